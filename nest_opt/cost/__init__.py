@@ -1,0 +1,1 @@
+"""The cost model: from profiles, network and job to one table of integers."""

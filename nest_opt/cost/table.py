@@ -1,0 +1,457 @@
+"""The cost table: every coefficient of the default cost model, as integers.
+
+It is the only source of numbers for the evaluator, the dynamic program and
+any other solver of the same problem. Layers of one type share a row. Each
+entry is rounded once, from exact rationals; whatever is computed from the
+table afterwards is exact. `docs/cost_table.md` specifies the file format.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Literal
+
+from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.cost.units import to_bytes, to_ps
+from nest_opt.errors import InstanceError
+from nest_opt.network import Network, build_network
+from nest_opt.problem import Configuration, Problem, Profile
+from nest_opt.problem.profile import GROUPS, Group, Recompute
+
+ParameterClass = Literal["dense", "expert"]
+CLASSES: tuple[ParameterClass, ...] = ("dense", "expert")
+
+# One microbatch through the whole pipeline, and one device's bytes, must leave
+# the search arrays (int64, infinity at 2**61) room for one addition.
+MAX_TOTAL = 2**60
+
+Row = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PairCosts:
+    """Costs of one (microbatch size, configuration), one entry per row.
+
+    Attributes
+    ----------
+    forward_ps, backward_ps
+        Compute time of a microbatch; backward is both of its parts.
+    forward_collective_ps, backward_collective_ps
+        Per group kind and network level, the time of a row's collectives.
+    parameters
+        Per class, parameters per rank.
+    states_bytes
+        Weights, gradients and optimizer states.
+    stash_bytes, work_bytes
+        Per recomputation mode.
+    hop_ps
+        Per network level, the time of a transfer over each cut; cut c lies
+        before layer c, so entries 0 and n belong to no boundary.
+    """
+
+    forward_ps: Row
+    backward_ps: Row
+    forward_collective_ps: Mapping[Group, tuple[Row, ...]]
+    backward_collective_ps: Mapping[Group, tuple[Row, ...]]
+    parameters: Mapping[ParameterClass, Row]
+    states_bytes: Row
+    stash_bytes: Mapping[Recompute, Row]
+    work_bytes: Mapping[Recompute, Row]
+    hop_ps: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class SyncCosts:
+    """Gradient all-reduce of one class: `fixed_ps` once a stage plus `row_ps` a layer."""
+
+    fixed_ps: int
+    row_ps: Row
+
+
+@dataclass(frozen=True)
+class SyncKey:
+    """What a gradient all-reduce depends on: class, copies R and network level."""
+
+    configuration: Configuration
+    parameter_class: ParameterClass
+    copies: int
+    level: int
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """All coefficients of a problem under the default cost model.
+
+    Attributes
+    ----------
+    layer_rows
+        Row of each layer, in the listed order.
+    level_count
+        Network levels.
+    usable_bytes, reserve_bytes
+        Memory of a device that may be filled, and the part kept free.
+    replicas
+        Legal data-parallel degrees of each (microbatch size, configuration).
+    pairs, sync
+        The coefficients.
+    """
+
+    layer_rows: Row
+    level_count: int
+    usable_bytes: int
+    reserve_bytes: int
+    replicas: Mapping[tuple[int, Configuration], tuple[int, ...]]
+    pairs: Mapping[tuple[int, Configuration], PairCosts]
+    sync: Mapping[SyncKey, SyncCosts]
+
+    @property
+    def layer_count(self) -> int:
+        """n, the number of layers."""
+        return len(self.layer_rows)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON form, in hexadecimal."""
+        text = json.dumps(table_to_json(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def copies(configuration: Configuration, parameter_class: ParameterClass, replicas: int) -> int:
+    """Return R, the ranks that hold the same parameters of a class."""
+    streams = configuration.cp * replicas
+    return streams * configuration.ep if parameter_class == "dense" else streams
+
+
+def build_cost_table(problem: Problem) -> CostTable:
+    """Compute the cost table of a problem.
+
+    Raises
+    ------
+    InstanceError
+        If no pair of the search space has profiles, no data-parallel degree
+        is legal, or a total leaves the range of the search.
+    """
+    network = build_network(problem.cluster)
+    device = problem.cluster.device_kind
+    pairs = {
+        (microbatch, configuration): _pair_costs(problem, network, microbatch, configuration)
+        for microbatch, configuration in problem.candidates
+    }
+    replicas = legal_replicas(problem)
+    table = CostTable(
+        layer_rows=_layer_rows(problem),
+        level_count=network.level_count,
+        usable_bytes=device.usable_bytes,
+        reserve_bytes=device.reserve_bytes,
+        replicas=replicas,
+        pairs=pairs,
+        sync=_sync_costs(problem, network, replicas),
+    )
+    _refuse_overflow(table)
+    return table
+
+
+def legal_replicas(problem: Problem) -> dict[tuple[int, Configuration], tuple[int, ...]]:
+    """Return the legal data-parallel degrees of every pair of the search space.
+
+    A degree is legal if b * ep * d divides G (or the job pads) and the
+    devices suffice for one stage of each replica.
+    """
+    devices = problem.cluster.device_count
+    legal = {}
+    for microbatch, configuration in problem.candidates:
+        most = devices // configuration.block_size
+        asked = problem.search.dp or range(1, most + 1)
+        legal[microbatch, configuration] = tuple(
+            degree
+            for degree in sorted(asked)
+            if degree <= most
+            and rounds_per_batch(problem.job, microbatch, configuration.ep, degree) is not None
+        )
+    if not any(legal.values()):
+        raise InstanceError(_no_legal_degree(problem))
+    return legal
+
+
+def _no_legal_degree(problem: Problem) -> str:
+    devices, batch = problem.cluster.device_count, problem.job.global_batch
+    if all(configuration.block_size > devices for _, configuration in problem.candidates):
+        smallest = min(configuration.block_size for _, configuration in problem.candidates)
+        return (
+            f"search: the smallest block (tp * cp * ep) has {smallest} devices, the cluster has "
+            f"{devices}: add devices or allow smaller degrees"
+        )
+    choices = []
+    for microbatch, configuration in problem.candidates:
+        streams, most = microbatch * configuration.ep, devices // configuration.block_size
+        legal = [d for d in range(1, most + 1) if batch % (streams * d) == 0]
+        if legal:
+            some = ", ".join(map(str, legal[:12])) + (", ..." if len(legal) > 12 else "")
+            choices.append(f"microbatch={microbatch} ep={configuration.ep}: dp {some}")
+    asked = "any dp" if problem.search.dp is None else f"dp {list(problem.search.dp)}"
+    named = "; ".join(dict.fromkeys(choices)) or "none on these devices"
+    return (
+        f"job.global_batch: found {batch}, which microbatch * ep * dp does not divide for {asked}; "
+        f"legal choices: {named}; choose one of these, change the global batch, or set job.pad"
+    )
+
+
+def _layer_rows(problem: Problem) -> Row:
+    names = list({entry.type: None for entry in problem.model.layers})
+    rows = {name: row for row, name in enumerate(names)}
+    return tuple(
+        rows[entry.type] for entry in problem.model.layers for _ in range(entry.repeat)
+    )
+
+
+def _pair_costs(
+    problem: Problem, network: Network, microbatch: int, configuration: Configuration
+) -> PairCosts:
+    profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
+    per_parameter = Fraction(problem.job.bytes_per_parameter.total)
+    modes: list[Recompute] = [
+        mode
+        for mode in problem.search.recompute
+        if all(mode in profile.recompute for profile in profiles)
+    ]
+    if not modes:
+        raise InstanceError(
+            f"search.recompute: found {list(problem.search.recompute)}, but not every layer type "
+            f"has such a mode for microbatch={microbatch} {configuration}: add footprints or modes"
+        )
+
+    def collectives(phase: str) -> dict[Group, tuple[Row, ...]]:
+        return {
+            group: tuple(
+                tuple(
+                    _collective_ps(network, profile, configuration, group, phase, level)
+                    for profile in profiles
+                )
+                for level in range(network.level_count)
+            )
+            for group in GROUPS
+        }
+
+    return PairCosts(
+        forward_ps=tuple(to_ps(Fraction(p.forward_s)) for p in profiles),
+        backward_ps=tuple(
+            to_ps(Fraction(p.backward_input_s)) + to_ps(Fraction(p.backward_weight_s))
+            for p in profiles
+        ),
+        forward_collective_ps=collectives("forward"),
+        backward_collective_ps=collectives("backward"),
+        parameters={
+            "dense": tuple(p.dense_parameters for p in profiles),
+            "expert": tuple(p.expert_parameters for p in profiles),
+        },
+        states_bytes=tuple(
+            to_bytes(p.dense_parameters * per_parameter)
+            + to_bytes(p.expert_parameters * per_parameter)
+            for p in profiles
+        ),
+        stash_bytes={
+            mode: tuple(p.recompute[mode].stash_bytes for p in profiles) for mode in modes
+        },
+        work_bytes={mode: tuple(p.recompute[mode].work_bytes for p in profiles) for mode in modes},
+        hop_ps=_hop_ps(problem, network, microbatch, configuration),
+    )
+
+
+def _collective_ps(
+    network: Network,
+    profile: Profile,
+    configuration: Configuration,
+    group: Group,
+    phase: str,
+    level: int,
+) -> int:
+    """Return the time of a profile's collectives of one group kind and phase.
+
+    Each call is rounded by itself; a group of one rank costs nothing.
+    """
+    ranks = configuration.degree(group)
+    if ranks == 1:
+        return 0
+    total = 0
+    for collective in profile.collectives:
+        if collective.group == group and collective.phase == phase:
+            fixed, per_byte = network.collective_s(collective.operation, ranks, level)
+            total += collective.count * to_ps(fixed + per_byte * collective.bytes)
+    return total
+
+
+def cut_bytes(problem: Problem, microbatch: int, tp: int) -> tuple[int, ...]:
+    """Return the bytes that cross each cut of the listed order, n + 1 of them.
+
+    A tensor is relayed: it crosses every cut between its producer and its
+    last consumer, once however many consume it.
+    """
+    change = [0] * (len(problem.model.ids) + 1)
+    for producer, consumers, size in problem.model.tensors(microbatch, tp):
+        change[producer + 1] += size
+        change[max(consumers) + 1] -= size
+    return tuple(accumulate(change))
+
+
+def _hop_ps(
+    problem: Problem, network: Network, microbatch: int, configuration: Configuration
+) -> tuple[Row, ...]:
+    """Return the time of a hop over each cut; a rank moves its share of the bytes."""
+    shares = configuration.cp * (configuration.tp if configuration.sp else 1)
+    sizes = cut_bytes(problem, microbatch, configuration.tp)
+    return tuple(
+        tuple(to_ps(network.hop_s(Fraction(size, shares), level)) for size in sizes)
+        for level in range(network.level_count)
+    )
+
+
+def _sync_costs(
+    problem: Problem,
+    network: Network,
+    replicas: Mapping[tuple[int, Configuration], tuple[int, ...]],
+) -> dict[SyncKey, SyncCosts]:
+    per_parameter = Fraction(problem.job.bytes_per_parameter.gradients)
+    costs: dict[SyncKey, SyncCosts] = {}
+    for (microbatch, configuration), degrees in replicas.items():
+        profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
+        for parameter_class in CLASSES:
+            sizes = [
+                per_parameter
+                * (p.dense_parameters if parameter_class == "dense" else p.expert_parameters)
+                for p in profiles
+            ]
+            for degree in degrees:
+                ranks = copies(configuration, parameter_class, degree)
+                for level in range(network.level_count):
+                    key = SyncKey(configuration, parameter_class, ranks, level)
+                    if ranks > 1 and key not in costs:
+                        fixed, per_byte = network.collective_s("all-reduce", ranks, level)
+                        costs[key] = SyncCosts(
+                            to_ps(fixed), tuple(to_ps(per_byte * size) for size in sizes)
+                        )
+    return costs
+
+
+def _refuse_overflow(table: CostTable) -> None:
+    top = table.level_count - 1
+
+    def refuse(what: str, total: int, limit: str) -> None:
+        if total >= MAX_TOTAL:
+            raise InstanceError(
+                f"{what}: found {total:.3e} in all, less than {MAX_TOTAL:.3e} {limit} is needed: "
+                "check the units of the profiles (seconds, bytes)"
+            )
+
+    for (microbatch, configuration), pair in table.pairs.items():
+        name = f"profiles for microbatch={microbatch} {configuration}"
+        time = [
+            2 * (f + sum(pair.forward_collective_ps[g][top][row] for g in GROUPS))
+            + b
+            + sum(pair.backward_collective_ps[g][top][row] for g in GROUPS)
+            for row, (f, b) in enumerate(zip(pair.forward_ps, pair.backward_ps, strict=True))
+        ]
+        layers = sum(time[row] for row in table.layer_rows)
+        refuse(name, layers + 2 * sum(pair.hop_ps[top]), "ps")
+        for mode in pair.stash_bytes:
+            size = [
+                s + t + w
+                for s, t, w in zip(
+                    pair.states_bytes, pair.stash_bytes[mode], pair.work_bytes[mode], strict=True
+                )
+            ]
+            refuse(name, sum(size[row] for row in table.layer_rows), "bytes")
+    for key, sync in table.sync.items():
+        total = sync.fixed_ps + sum(sync.row_ps[row] for row in table.layer_rows)
+        refuse(f"gradient all-reduce over {key.copies} ranks", total, "ps")
+
+
+def table_to_json(table: CostTable) -> dict[str, Any]:
+    """Return the table as JSON data (format nest-opt-cost-table, version 1)."""
+    return {
+        "format": "nest-opt-cost-table",
+        "version": 1,
+        "layer_rows": list(table.layer_rows),
+        "levels": table.level_count,
+        "usable_bytes": table.usable_bytes,
+        "reserve_bytes": table.reserve_bytes,
+        "pairs": [
+            {
+                "microbatch": microbatch,
+                "configuration": list(configuration),
+                "replicas": list(table.replicas[microbatch, configuration]),
+                **{name: _plain(value) for name, value in vars(pair).items()},
+            }
+            for (microbatch, configuration), pair in table.pairs.items()
+        ],
+        "sync": [
+            {
+                "configuration": list(key.configuration),
+                "class": key.parameter_class,
+                "copies": key.copies,
+                "level": key.level,
+                "fixed_ps": costs.fixed_ps,
+                "row_ps": list(costs.row_ps),
+            }
+            for key, costs in table.sync.items()
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Turn nested tuples and mappings into JSON arrays and objects."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _frozen(value: Any) -> Any:
+    """Turn JSON arrays into tuples, at any depth."""
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def table_from_json(data: Mapping[str, Any]) -> CostTable:
+    """Return the table that `table_to_json` wrote.
+
+    Raises
+    ------
+    InstanceError
+        If the data is not of the format.
+    """
+    try:
+        if (data["format"], data["version"]) != ("nest-opt-cost-table", 1):
+            raise ValueError(f"found format {data['format']!r} version {data['version']!r}")
+        pairs, replicas = {}, {}
+        for entry in data["pairs"]:
+            fields = dict(entry)
+            key = (fields.pop("microbatch"), Configuration(*fields.pop("configuration")))
+            replicas[key] = tuple(fields.pop("replicas"))
+            pairs[key] = PairCosts(**_frozen(fields))
+        sync = {
+            SyncKey(
+                Configuration(*entry["configuration"]),
+                entry["class"],
+                entry["copies"],
+                entry["level"],
+            ): SyncCosts(entry["fixed_ps"], tuple(entry["row_ps"]))
+            for entry in data["sync"]
+        }
+        return CostTable(
+            layer_rows=tuple(data["layer_rows"]),
+            level_count=data["levels"],
+            usable_bytes=data["usable_bytes"],
+            reserve_bytes=data["reserve_bytes"],
+            replicas=replicas,
+            pairs=pairs,
+            sync=sync,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InstanceError(
+            f"cost table: not of format nest-opt-cost-table version 1 ({error}): "
+            "write it anew from its problem"
+        ) from error

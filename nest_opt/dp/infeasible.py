@@ -1,0 +1,110 @@
+"""Why nothing fits: the closest placement, its heaviest stage, and the least that helps."""
+
+from dataclasses import dataclass
+
+from nest_opt.dp.chain import (
+    INFINITE,
+    UNLIMITED,
+    Array,
+    Chain,
+    extend_max,
+    first_ends,
+    suffix_start,
+)
+from nest_opt.dp.source import CellSource, MemoryCase
+from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
+from nest_opt.plan.placement import Cell, DeviceMap
+from nest_opt.problem.profile import RECOMPUTE_MODES
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a problem has no plan.
+
+    Attributes
+    ----------
+    case, stages, stage
+        The degrees, number of stages and stage number of the placement that
+        needs the least memory, with its heaviest stage; None if no
+        placement keeps the constraints, whatever the memory.
+    heaviest
+        That stage's terms.
+    memory_bytes
+        The least `memory_bytes` of a device with which something fits.
+    devices
+        The least number of devices, in a larger network of the same kind, on
+        which something fits; None if there is no such number.
+    """
+
+    case: MemoryCase | None = None
+    stages: int | None = None
+    stage: int | None = None
+    heaviest: StageEvaluation | None = None
+    memory_bytes: int | None = None
+    devices: int | None = None
+
+
+@dataclass(frozen=True)
+class _Closest:
+    need_bytes: int
+    case: MemoryCase
+    stages: int
+
+
+def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
+    """Find the placement that needs the least memory, and what would make it fit."""
+    search = costs.problem.search
+    closest: _Closest | None = None
+    devices: int | None = None
+    for case in source.memory_cases():
+        block = case.configuration.block_size * case.replicas
+        suffix: Array | None = None
+        for stages, used in enumerate(source.memory(case), start=1):
+            suffix = suffix_start(len(used) - 1) if suffix is None else suffix
+            need = int(extend_max(used[:1], suffix)[0])
+            suffix = extend_max(used, suffix)
+            if need >= INFINITE or (search.pp and stages not in search.pp):
+                continue
+            if stages <= case.most_stages and (closest is None or need < closest.need_bytes):
+                closest = _Closest(need, case, stages)
+            if need <= case.usable_bytes and (devices is None or block * stages < devices):
+                devices = block * stages
+    if closest is None:
+        return Diagnosis(devices=devices)
+    stage, heaviest = _heaviest(costs, source, closest)
+    share = costs.problem.cluster.device_kind.usable_share
+    memory = -(-closest.need_bytes * share.as_integer_ratio()[1] // share.as_integer_ratio()[0])
+    return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices)
+
+
+def _heaviest(
+    costs: Costs, source: CellSource, closest: _Closest
+) -> tuple[int, StageEvaluation]:
+    """Return number and terms of the heaviest stage of the closest placement."""
+    case, stages = closest.case, closest.stages
+    used = [matrix for matrix, _ in zip(source.memory(case), range(stages), strict=False)]
+    passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
+    ends = first_ends(passes, 0)
+    a = case.configuration.block_size
+    order = "pp-inner-reversed" if costs.is_artifact else "pp-inner"
+    cell = Cell(
+        case.microbatch,
+        case.configuration,
+        case.rounds,
+        DeviceMap(a, case.replicas, stages, order, stages * a),
+    )
+    found = []
+    for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):
+        modes = (
+            [source.mode(cell, stage, low, high)]
+            if costs.is_artifact
+            else [m for m in RECOMPUTE_MODES if m in costs.table.pairs[cell.pair].stash_bytes]
+        )
+        found.append(
+            min(
+                (evaluate_stage(costs, cell, stage, low, high, mode) for mode in modes),
+                key=lambda stage_: stage_.memory_bytes,
+            )
+        )
+    stage = max(range(stages), key=lambda place: found[place].memory_bytes)
+    return stage, found[stage]

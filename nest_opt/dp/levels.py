@@ -1,0 +1,150 @@
+"""Level vectors: what each stage of a cell sees of the network.
+
+A stage sees a set, over replicas, of (tp, cp, ep, hop in, hop out) levels.
+All times grow with each of these levels, so only the maximal members of the
+set matter; what is left is a key by which cells share their work. Levels come
+from residues: the level of x and x + delta depends on x modulo the largest
+proper group only, so the number of replicas hardly matters.
+"""
+
+from collections.abc import Iterable
+from math import gcd
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from nest_opt.plan.placement import DeviceMap
+from nest_opt.problem import Configuration
+
+Levels: TypeAlias = tuple[int, ...]
+LevelSet: TypeAlias = frozenset[Levels]
+Array: TypeAlias = npt.NDArray[np.int64]
+
+NO_HOP = -1
+
+
+def maximal(members: Iterable[Levels]) -> LevelSet:
+    """Return the members that no other one dominates in every component."""
+    distinct = set(members)
+    return frozenset(
+        member
+        for member in distinct
+        if not any(
+            other != member and all(o >= m for o, m in zip(other, member, strict=True))
+            for other in distinct
+        )
+    )
+
+
+class LevelVectors:
+    """Level sets of the stages of any cell with one configuration.
+
+    Parameters
+    ----------
+    group_sizes
+        Devices in one group of each network level, innermost first.
+    configuration
+        The degrees of a block.
+    """
+
+    def __init__(self, group_sizes: tuple[int, ...], configuration: Configuration) -> None:
+        self._proper = group_sizes[:-1]
+        self._modulus = self._proper[-1] if self._proper else 1
+        self._configuration = configuration
+        self._radix = len(group_sizes) + 1
+        self._intra = self._intra_codes()
+        self._sets: dict[tuple[int, ...], LevelSet] = {}
+
+    def level_of_span(self, span: int) -> int:
+        """Return the least level that a set of devices can have if last - first = span."""
+        return sum(span >= size for size in self._proper)
+
+    def _span_levels(self, first: Array, span: int) -> Array:
+        """Return the levels of the sets {first, ..., first + span}, elementwise."""
+        levels = np.zeros(first.shape, np.int64)
+        for size in self._proper:
+            levels += first % size + span >= size
+        return levels
+
+    def _intra_codes(self) -> Array:
+        """Return the code of the worst tp, cp and ep levels, by residue of the block's start."""
+        tp, cp, ep, _ = self._configuration
+        start = np.arange(self._modulus, dtype=np.int64)
+        code = np.zeros(self._modulus, np.int64)
+        for stride, degree in ((1, tp), (tp, cp), (tp * cp, ep)):
+            worst = np.zeros(self._modulus, np.int64)
+            if degree > 1:
+                for rank in range(tp * cp * ep):
+                    if rank // stride % degree == 0:
+                        levels = self._span_levels(start + rank, stride * (degree - 1))
+                        np.maximum(worst, levels, out=worst)
+            code = code * self._radix + worst
+        return code
+
+    def stage_sets(self, device_map: DeviceMap) -> list[LevelSet]:
+        """Return, for each stage, the maximal (tp, cp, ep, in, out) levels over replicas.
+
+        A hop that a stage does not have is `NO_HOP`.
+        """
+        a, pitch = device_map.block_size, device_map.pitch
+        replica_step, stage_step = (pitch, a) if device_map.order == "pp-inner" else (a, pitch)
+        period = self._modulus // gcd(replica_step, self._modulus)
+        replicas = np.arange(min(device_map.replicas, period), dtype=np.int64)
+        stages = np.arange(device_map.stages, dtype=np.int64)
+        start = replicas[:, None] * replica_step + stages[None, :] * stage_step
+        hop = np.zeros((len(replicas), device_map.stages + 1), np.int64)
+        hop[:, 1:-1] = 1 + self._hop_levels(start[:, :-1], stage_step)
+        code = (self._intra[start % self._modulus] * self._radix + hop[:, :-1]) * self._radix
+        code += hop[:, 1:]
+        return [self._decode(column) for column in code.T]
+
+    def _hop_levels(self, start: Array, distance: int) -> Array:
+        """Return the worst level, over the ranks of a block, of a hop by `distance`.
+
+        Some rank q < a leaves its group of G devices exactly if one of the
+        residues start, ..., start + a - 1 is at least G - distance.
+        """
+        levels = np.zeros(start.shape, np.int64)
+        reach = self._configuration.block_size - 1 + distance
+        for size in self._proper:
+            levels += start % size + reach >= size
+        return levels
+
+    def _decode(self, codes: Array) -> LevelSet:
+        """Return the maximal levels among codes; equal sets are one object."""
+        key = tuple(np.unique(codes).tolist()) if len(codes) > 1 else (int(codes[0]),)
+        if key not in self._sets:
+            self._sets[key] = maximal(self._levels_of(code) for code in key)
+        return self._sets[key]
+
+    def _levels_of(self, code: int) -> Levels:
+        digits = []
+        for _ in range(5):
+            code, digit = divmod(code, self._radix)
+            digits.append(digit)
+        out, inward, ep, cp, tp = digits
+        return tp, cp, ep, inward - 1, out - 1
+
+    def sync_sets(self, device_map: DeviceMap) -> list[LevelSet]:
+        """Return, for each stage, the maximal (dense, expert) group levels over ranks."""
+        tp, cp, ep, _ = self._configuration
+        last = device_map.replicas - 1
+        starts = [
+            (device_map.block_start(0, stage), device_map.block_start(last, stage))
+            for stage in range(device_map.stages)
+        ]
+        return [
+            maximal(
+                (
+                    self._level(first + t, final + t + tp * (cp * ep - 1)),
+                    self._level(first + t + tp * cp * e, final + t + tp * cp * e + tp * (cp - 1)),
+                )
+                for t in range(tp)
+                for e in range(ep)
+            )
+            for first, final in starts
+        ]
+
+    def _level(self, first: int, last: int) -> int:
+        return sum(first // size != last // size for size in self._proper)

@@ -1,0 +1,84 @@
+"""What the search asks of a cost model: cells in groups, their bounds and matrices."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nest_opt.cost.objective import ObjectiveWeights
+from nest_opt.dp.chain import Array, Chain
+from nest_opt.plan.placement import Cell
+from nest_opt.problem import Configuration
+from nest_opt.problem.profile import Recompute
+
+
+@dataclass(frozen=True, order=True)
+class Group:
+    """Cells that share everything but rank order and pitch.
+
+    The order of fields is the order of ties: a lower bound on all its cells,
+    then fewer devices, fewer stages, smaller d, b, tp, cp, ep, then sp.
+    """
+
+    bound_ps: int
+    devices: int
+    stages: int
+    replicas: int
+    microbatch: int
+    configuration: Configuration
+    rounds: int
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """The group's place among equals."""
+        return (self.devices, self.stages, self.replicas, self.microbatch, self.configuration)
+
+
+@dataclass(frozen=True)
+class MemoryCase:
+    """Degrees as far as memory depends on them.
+
+    `most_stages` is the largest S that the devices allow.
+    """
+
+    microbatch: int
+    configuration: Configuration
+    replicas: int
+    rounds: int
+    most_stages: int
+    usable_bytes: int
+
+
+class CellSource(Protocol):
+    """A cost model as the search sees it."""
+
+    def groups(self) -> list[Group]:
+        """Return every group that may hold a legal plan, with a proved bound each."""
+        ...
+
+    def cells(self, group: Group) -> Sequence[Cell]:
+        """Return the cells of a group, in the order of ties."""
+        ...
+
+    def weights(self, cell: Cell) -> ObjectiveWeights:
+        """Return the objective of a cell."""
+        ...
+
+    def bound_ps(self, cell: Cell) -> int | None:
+        """Return a lower bound on a cell from its own levels; None if nothing fits."""
+        ...
+
+    def chain(self, cell: Cell) -> Chain:
+        """Return a cell's matrices."""
+        ...
+
+    def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
+        """Return the mode that the matrices assume for a stage."""
+        ...
+
+    def memory_cases(self) -> Iterator[MemoryCase]:
+        """Yield the cases that differ in memory, whether or not anything fits."""
+        ...
+
+    def memory(self, case: MemoryCase) -> Iterator[Array]:
+        """Yield, per position from the end, the least bytes of every interval."""
+        ...

@@ -1,0 +1,1 @@
+"""Importers: other formats to problems."""

@@ -1,0 +1,41 @@
+"""What the rest of the package asks of a network."""
+
+from collections.abc import Collection
+from fractions import Fraction
+from typing import Protocol
+
+from nest_opt.network.hierarchical import HierarchicalNetwork
+from nest_opt.problem.cluster import Cluster
+from nest_opt.problem.profile import Operation
+
+
+class Network(Protocol):
+    """Times between devices, by the level that a set of devices spans.
+
+    A level is an integer from 0 (fastest) to `level_count` - 1; for equal
+    bytes and ranks no level is faster than the one below it.
+    """
+
+    @property
+    def level_count(self) -> int:
+        """Number of levels."""
+        ...
+
+    def level(self, devices: Collection[int]) -> int:
+        """Return the level of a set of devices (0 for a single one)."""
+        ...
+
+    def hop_s(self, size_bytes: Fraction, level: int) -> Fraction:
+        """Return the exact seconds of one point-to-point transfer."""
+        ...
+
+    def collective_s(
+        self, operation: Operation, ranks: int, level: int
+    ) -> tuple[Fraction, Fraction]:
+        """Return a collective's exact (seconds, seconds per byte of the full buffer)."""
+        ...
+
+
+def build_network(cluster: Cluster) -> Network:
+    """Build the network that a cluster describes."""
+    return HierarchicalNetwork(cluster.network)

@@ -1,0 +1,107 @@
+"""The checker: is a placement legal? Apart from whatever found it."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.placement import Placement
+from nest_opt.plan.rules import CHECKERS
+from nest_opt.plan.violation import Violation
+
+__all__ = ["Violation", "check"]
+
+
+def check(
+    costs: Costs, placement: Placement, evaluation: Evaluation | None = None
+) -> list[Violation]:
+    """Return every rule that a placement breaks, in a fixed order.
+
+    `evaluation` may be passed if it was made already. A placement that
+    breaks a rule of form (batch, devices) is not evaluated.
+    """
+    form = check_form(costs, placement)
+    if form:
+        return form
+    evaluation = evaluation or evaluate(costs, placement)
+    return list(
+        chain(
+            _check_memory(evaluation),
+            *(
+                CHECKERS[constraint.type](constraint, costs, placement, evaluation)
+                for constraint in costs.problem.constraints
+            ),
+        )
+    )
+
+
+def check_form(costs: Costs, placement: Placement) -> list[Violation]:
+    """Return what makes a placement impossible to evaluate: batch and devices."""
+    return [*_check_batch(costs, placement), *_check_devices(costs, placement)]
+
+
+def check_claim(evaluation: Evaluation, name: str, value_ps: str) -> list[Violation]:
+    """Return a violation if a plan claims another objective or value than it has."""
+    found = f"{name} of {int(value_ps)} ps"
+    allowed = f"{evaluation.objective} of {evaluation.value_ps} ps"
+    if found == allowed:
+        return []
+    return [
+        Violation(
+            "claim",
+            found,
+            f"{allowed} is what the plan evaluates to",
+            "drop the claim, or solve again",
+        )
+    ]
+
+
+def _check_batch(costs: Costs, placement: Placement) -> Iterator[Violation]:
+    job, k = costs.problem.job, placement.configuration
+    if rounds_per_batch(job, placement.microbatch, k.ep, placement.replicas) is None:
+        yield Violation(
+            "batch",
+            f"microbatch * ep * dp = {placement.microbatch * k.ep * placement.replicas}",
+            f"a divisor of the global batch {job.global_batch} is needed",
+            "change one of the three, or set job.pad",
+        )
+
+
+def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:
+    """Yield a violation if blocks overlap or leave the cluster."""
+    device_map, limit = placement.device_map, costs.problem.cluster.device_count
+    starts = sorted(
+        device_map.block_start(replica, stage)
+        for replica in range(device_map.replicas)
+        for stage in range(device_map.stages)
+    )
+    last = starts[-1] + device_map.block_size
+    if last > limit:
+        yield Violation(
+            "devices",
+            f"device {last - 1} in use",
+            f"devices 0 to {limit - 1} exist",
+            "lower a degree, the number of stages or the pitch",
+        )
+    for first, second in zip(starts, starts[1:], strict=False):
+        if second - first < device_map.block_size:
+            yield Violation(
+                "devices",
+                f"device {second} in two blocks",
+                "1 block a device is allowed",
+                "raise the pitch",
+            )
+            break
+
+
+def _check_memory(evaluation: Evaluation) -> Iterator[Violation]:
+    for number, stage in enumerate(evaluation.stages):
+        if stage.memory_bytes > stage.usable_bytes:
+            terms = ", ".join(f"{name} {size}" for name, size in stage.memory_terms_bytes.items())
+            yield Violation(
+                "memory",
+                f"{stage.memory_bytes} bytes on each device of stage {number} ({terms})",
+                f"at most {stage.usable_bytes} bytes are usable",
+                f"free {stage.memory_bytes - stage.usable_bytes} bytes: fewer layers in the "
+                "stage, recomputation, or higher degrees",
+            )

@@ -1,0 +1,337 @@
+"""The evaluator: what a placement costs, from the devices it really uses.
+
+It knows nothing of levels found by arithmetic: each group's and each hop's
+level comes from the set of devices. Every plan that leaves the program goes
+through it, whatever found the plan.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from nest_opt.cost.artifact import ArtifactCosts
+from nest_opt.cost.objective import batch_time_ps
+from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
+from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncKey, build_cost_table, copies
+from nest_opt.errors import PlanError
+from nest_opt.network import Network, build_network
+from nest_opt.plan.placement import Cell, DeviceMap, Placement
+from nest_opt.problem import Configuration, Problem
+from nest_opt.problem.job import Objective
+from nest_opt.problem.profile import GROUPS, Group, Recompute
+
+
+@dataclass(frozen=True)
+class StageEvaluation:
+    """Cost and memory of one stage, term by term.
+
+    Attributes
+    ----------
+    low, high
+        First layer and one past the last, in the listed order.
+    recompute
+        Recomputation mode.
+    time_terms_ps
+        Terms of F, of the replica where F is largest; their sum is `time_ps`.
+    sync_terms_ps
+        Terms of Y, of the rank where Y is largest.
+    backward_before_ps
+        Plain backward time of all layers before the stage.
+    in_flight
+        Microbatches whose stash is held at the peak.
+    memory_terms_bytes
+        Terms of the memory used; their sum must not exceed `usable_bytes`.
+    levels
+        Network level by group and hop, of the replica of `time_terms_ps`.
+    """
+
+    low: int
+    high: int
+    recompute: Recompute
+    time_terms_ps: dict[str, int]
+    sync_terms_ps: dict[str, int]
+    backward_before_ps: int
+    in_flight: int
+    memory_terms_bytes: dict[str, int]
+    usable_bytes: int
+    levels: dict[str, int]
+
+    @cached_property
+    def time_ps(self) -> int:
+        """F: the stage's time per microbatch."""
+        return sum(self.time_terms_ps.values())
+
+    @cached_property
+    def sync_ps(self) -> int:
+        """Y: the stage's gradient synchronisation per batch."""
+        return sum(self.sync_terms_ps.values())
+
+    @property
+    def exposed_sync_ps(self) -> int:
+        """X: what of Y is left after the drain of the stages before."""
+        return max(0, self.sync_ps - self.backward_before_ps)
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Bytes used on each device of the stage."""
+        return sum(self.memory_terms_bytes.values())
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A placement's value and where it comes from."""
+
+    objective: Objective
+    rounds: int
+    stages: tuple[StageEvaluation, ...]
+    value_ps: int
+
+
+@dataclass(frozen=True)
+class Costs:
+    """A problem with its network and the coefficients of its cost model, built once."""
+
+    problem: Problem
+
+    @cached_property
+    def network(self) -> Network:
+        """The network."""
+        return build_network(self.problem.cluster)
+
+    @cached_property
+    def table(self) -> CostTable:
+        """Coefficients of the default cost model."""
+        return build_cost_table(self.problem)
+
+    @cached_property
+    def artifact(self) -> ArtifactCosts:
+        """Coefficients of the artifact's cost model."""
+        return ArtifactCosts(self.problem)
+
+    @property
+    def is_artifact(self) -> bool:
+        """Whether the problem asks for the artifact's cost model."""
+        return self.problem.job.cost_model == "artifact"
+
+
+def evaluate(costs: Costs, placement: Placement) -> Evaluation:
+    """Evaluate a placement.
+
+    Raises
+    ------
+    PlanError
+        If the problem has no costs for the placement's degrees: a degree
+        without profiles, or data streams that do not divide the batch.
+    """
+    cell = placement_cell(costs.problem, placement)
+    stages = tuple(
+        evaluate_stage(costs, cell, stage, low, high, mode)
+        for stage, ((low, high), mode) in enumerate(
+            zip(placement.intervals, placement.recompute, strict=True)
+        )
+    )
+    objective = evaluated_objective(costs.problem)
+    value = batch_time_ps(
+        objective,
+        cell.rounds,
+        [stage.time_ps for stage in stages],
+        [stage.sync_ps for stage in stages],
+        [stage.backward_before_ps for stage in stages],
+    )
+    return Evaluation(objective, cell.rounds, stages, value)
+
+
+def evaluated_objective(problem: Problem) -> Objective:
+    """Return the objective that a problem's plans are valued by.
+
+    The artifact's own is `nest` with the all-reduce of the first stage as
+    the only sync.
+    """
+    return "nest" if problem.job.cost_model == "artifact" else problem.job.objective
+
+
+def placement_cell(problem: Problem, placement: Placement) -> Cell:
+    """Return the cell of a placement, or raise PlanError where the batch is not divided."""
+    k = placement.configuration
+    rounds = rounds_per_batch(problem.job, placement.microbatch, k.ep, placement.replicas)
+    if rounds is None:
+        raise PlanError(
+            f"microbatch * ep * dp: found {placement.microbatch} * {k.ep} * {placement.replicas}, "
+            f"which does not divide job.global_batch ({problem.job.global_batch}): "
+            "change a degree, or set job.pad"
+        )
+    return Cell(placement.microbatch, k, rounds, placement.device_map)
+
+
+def evaluate_stage(
+    costs: Costs, cell: Cell, stage: int, low: int, high: int, mode: Recompute
+) -> StageEvaluation:
+    """Evaluate the stage of layers low, ..., high - 1 as stage number `stage` of a cell."""
+    if costs.is_artifact:
+        return _artifact_stage(costs, cell, stage, low, high, mode)
+    table = costs.table
+    pair = table.pairs.get(cell.pair)
+    if pair is None or mode not in pair.stash_bytes:
+        raise PlanError(
+            f"stages[{stage}]: the problem has no profiles for microbatch={cell.microbatch} "
+            f"{cell.configuration} with recompute={mode} in its search space: "
+            "use degrees that problem.search and the profiles have"
+        )
+    rows = table.layer_rows[low:high]
+    flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
+    time_terms, levels = max(
+        (
+            _time_terms(costs, cell, replica, stage, low, high, mode)
+            for replica in range(cell.device_map.replicas)
+        ),
+        key=lambda found: sum(found[0].values()),
+    )
+    return StageEvaluation(
+        low=low,
+        high=high,
+        recompute=mode,
+        time_terms_ps=time_terms,
+        sync_terms_ps=_sync_terms(costs, cell, stage, rows),
+        backward_before_ps=sum(pair.backward_ps[row] for row in table.layer_rows[:low]),
+        in_flight=flight,
+        memory_terms_bytes={
+            "states": sum(pair.states_bytes[row] for row in rows),
+            "stash": flight * sum(pair.stash_bytes[mode][row] for row in rows),
+            "work": max(pair.work_bytes[mode][row] for row in rows),
+            "reserve": table.reserve_bytes,
+        },
+        usable_bytes=table.usable_bytes,
+        levels=levels,
+    )
+
+
+def _time_terms(
+    costs: Costs, cell: Cell, replica: int, stage: int, low: int, high: int, mode: Recompute
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the terms of F for one replica, and the levels that they come from."""
+    table, network = costs.table, costs.network
+    configuration, device_map = cell.configuration, cell.device_map
+    pair = table.pairs[cell.pair]
+    rows = table.layer_rows[low:high]
+    block = device_map.block(replica, stage)
+    levels = {
+        group: max(network.level(ranks) for ranks in block_groups(block, configuration, group))
+        for group in GROUPS
+        if configuration.degree(group) > 1
+    }
+    terms = {
+        "forward": sum(pair.forward_ps[row] for row in rows),
+        "backward": sum(pair.backward_ps[row] for row in rows),
+        "recompute": 0,
+    }
+    if mode == "full":
+        terms["recompute"] = terms["forward"]
+    for group, level in list(levels.items()):
+        forward = sum(pair.forward_collective_ps[group][level][row] for row in rows)
+        backward = sum(pair.backward_collective_ps[group][level][row] for row in rows)
+        terms[f"{group} collectives"] = forward * (2 if mode == "full" else 1) + backward
+    for name, neighbour, cut in (("hop in", stage - 1, low), ("hop out", stage + 1, high)):
+        if 0 <= neighbour < device_map.stages:
+            other = device_map.block(replica, neighbour)
+            # Hop time grows with the level, so the worst rank is on the highest.
+            levels[name] = max(network.level(pair_) for pair_ in zip(block, other, strict=True))
+            terms[name] = pair.hop_ps[levels[name]][cut]
+    return terms, levels
+
+
+def block_groups(
+    block: range, configuration: Configuration, group: Group
+) -> Iterator[tuple[int, ...]]:
+    """Yield the rank groups of one kind inside a block (tp fastest, then cp, then ep)."""
+    tp, cp, ep, _ = configuration
+    stride = {"tp": 1, "cp": tp, "ep": tp * cp}[group]
+    degree = configuration.degree(group)
+    for rank in range(tp * cp * ep):
+        if rank // stride % degree == 0:
+            yield tuple(block[rank + stride * member] for member in range(degree))
+
+
+def _sync_terms(
+    costs: Costs, cell: Cell, stage: int, rows: tuple[int, ...]
+) -> dict[str, int]:
+    """Return the terms of Y for the worst rank of a stage."""
+    table, configuration, device_map = costs.table, cell.configuration, cell.device_map
+    parameters = table.pairs[cell.pair].parameters
+    held = [
+        name
+        for name in CLASSES
+        if copies(configuration, name, device_map.replicas) > 1
+        and any(parameters[name][row] for row in rows)
+    ]
+    worst: dict[str, int] = {}
+    for rank in range(configuration.block_size):
+        terms = {}
+        for name in held:
+            group = sync_group(device_map, configuration, name, stage, rank)
+            cost = table.sync[
+                SyncKey(configuration, name, len(group), costs.network.level(group))
+            ]
+            terms[f"{name} gradients"] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
+        if not worst or sum(terms.values()) > sum(worst.values()):
+            worst = terms
+    return worst
+
+
+def sync_group(
+    device_map: DeviceMap,
+    configuration: Configuration,
+    parameter_class: ParameterClass,
+    stage: int,
+    rank: int,
+) -> list[int]:
+    """Return the devices that hold the same parameters as one rank of a stage.
+
+    Dense parameters are sharded over tp alone, experts over ep as well.
+    """
+    tp, cp, _, _ = configuration
+
+    def shard(member: int) -> tuple[int, int]:
+        return member % tp, 0 if parameter_class == "dense" else member // (tp * cp)
+
+    return [
+        device_map.block_start(replica, stage) + member
+        for replica in range(device_map.replicas)
+        for member in range(configuration.block_size)
+        if shard(member) == shard(rank)
+    ]
+
+
+def _artifact_stage(
+    costs: Costs, cell: Cell, stage: int, low: int, high: int, mode: Recompute
+) -> StageEvaluation:
+    """Evaluate a stage as the artifact does: replica 0 speaks for all."""
+    artifact, device_map, configuration = costs.artifact, cell.device_map, cell.configuration
+    level_in = level_out = None
+    start = device_map.block_start(0, stage)
+    if stage > 0:
+        level_in = artifact.level(start, device_map.block_start(0, stage - 1))
+    if stage + 1 < device_map.stages:
+        level_out = artifact.level(device_map.block_start(0, stage + 1), start)
+    sync = {}
+    if stage == 0 and device_map.replicas > 1:
+        sync["first stage gradients"] = artifact.all_reduce_ps(
+            configuration, low, high, device_map.replicas, device_map.stages * device_map.block_size
+        )
+    return StageEvaluation(
+        low=low,
+        high=high,
+        recompute=mode,
+        time_terms_ps=artifact.stage_terms_ps(configuration, low, high, level_in, level_out, mode),
+        sync_terms_ps=sync,
+        backward_before_ps=0,
+        in_flight=device_map.stages - stage - 1,
+        memory_terms_bytes=artifact.memory_terms_bytes(
+            configuration, low, high, device_map.stages - stage, mode
+        ),
+        usable_bytes=artifact.usable_bytes,
+        levels={
+            name: level
+            for name, level in (("hop in", level_in), ("hop out", level_out))
+            if level is not None
+        },
+    )

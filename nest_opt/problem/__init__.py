@@ -1,0 +1,32 @@
+"""What is to be solved: layer graph, profiles, cluster, job, search space, constraints."""
+
+from nest_opt.problem.cluster import Cluster, DeviceGroup, DeviceKind, HierarchicalSpec, LevelSpec
+from nest_opt.problem.constraints import Colocation, Constraint, ForbiddenBoundary, HopLatency
+from nest_opt.problem.graph import LayerEntry, LayerGraph, LayerType
+from nest_opt.problem.job import BytesPerParameter, Job
+from nest_opt.problem.problem import Problem
+from nest_opt.problem.profile import Collective, Configuration, Footprint, Profile
+from nest_opt.problem.search import SearchSpace
+
+__all__ = [
+    "BytesPerParameter",
+    "Cluster",
+    "Collective",
+    "Colocation",
+    "Configuration",
+    "Constraint",
+    "DeviceGroup",
+    "DeviceKind",
+    "Footprint",
+    "ForbiddenBoundary",
+    "HierarchicalSpec",
+    "HopLatency",
+    "Job",
+    "LayerEntry",
+    "LayerGraph",
+    "LayerType",
+    "LevelSpec",
+    "Problem",
+    "Profile",
+    "SearchSpace",
+]

@@ -1,0 +1,78 @@
+"""What every entity of the file formats shares: frozen, exact, bounded numbers."""
+
+from collections.abc import Hashable, Iterable
+from decimal import Decimal
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+# Sums over all layers are checked against the int64 range of the search arrays
+# where they are formed (nest_opt.cost.table); these limits keep single items sane.
+MAX_BYTES = 10**15
+MAX_COUNT = 2**40
+MAX_DEGREE = 2**20
+MAX_SECONDS = Decimal(10) ** 6
+MAX_DIGITS = 40
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class Frozen(BaseModel):
+    """Base of all entities: immutable, and an unknown field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _exact_decimal(value: Any) -> Any:
+    """Turn a JSON number or a decimal string into a Decimal, exactly.
+
+    A Python float stands for its shortest decimal form: 0.1 means one tenth.
+    Anything else is left for pydantic to refuse by its type.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return value
+    text = str(value)
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"should have at most {MAX_DIGITS} characters")
+    try:
+        number = Decimal(text)
+    except ArithmeticError as error:
+        raise ValueError("should be a number or a decimal string") from error
+    # A huge exponent is short to write and endless to compute with.
+    if not number.is_finite() or (number and abs(number.adjusted()) > MAX_DIGITS):
+        raise ValueError("should be a finite number of magnitude 1e-40 to 1e40, or 0")
+    return number
+
+
+def json_number(number: Decimal) -> int | float | str:
+    """Write a Decimal as the JSON number that reads back to it, else as a string."""
+    if number == number.to_integral_value():
+        return int(number)
+    as_float = float(number)
+    return as_float if Decimal(repr(as_float)) == number else str(number)
+
+
+Exact = Annotated[
+    Decimal,
+    BeforeValidator(_exact_decimal),
+    PlainSerializer(json_number),
+    WithJsonSchema({"type": ["number", "string"]}),
+]
+
+Seconds = Annotated[Exact, Field(ge=0, le=MAX_SECONDS)]
+Bytes = Annotated[int, Field(strict=True, ge=0, le=MAX_BYTES)]
+Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
+Degree = Annotated[int, Field(strict=True, ge=1, le=MAX_DEGREE)]
+Flag = Annotated[bool, Field(strict=True)]
+Identifier = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def first_repeated(items: Iterable[Item]) -> Item | None:
+    """Return the first item that occurs a second time, or None."""
+    seen: set[Item] = set()
+    for item in items:
+        if item in seen:
+            return item
+        seen.add(item)
+    return None

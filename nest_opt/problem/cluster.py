@@ -1,0 +1,132 @@
+"""The cluster: device kinds, how many devices of each, and the network between them."""
+
+from functools import cached_property
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from nest_opt.problem.base import MAX_BYTES, Bytes, Exact, Frozen, Identifier, Seconds
+
+MAX_DEVICES = 2**20
+
+
+class DeviceKind(Frozen):
+    """A kind of device. 80 GB is 80e9 bytes.
+
+    `usable_share` of the memory, less `reserve_bytes` for contexts and
+    communication buffers, is what a stage may fill. Peak compute and memory
+    bandwidth are optional: given tables of times do not need them.
+    """
+
+    memory_bytes: Annotated[Bytes, Field(ge=1)]
+    usable_share: Annotated[Exact, Field(gt=0, le=1)] = Field(default=1, validate_default=True)
+    reserve_bytes: Bytes = 0
+    peak_flops: Annotated[Exact, Field(gt=0)] | None = None
+    memory_bandwidth_bytes_per_s: Annotated[Bytes, Field(ge=1)] | None = None
+
+    @property
+    def usable_bytes(self) -> int:
+        """Bytes that states, stashes, work and the reserve share, rounded down."""
+        return int(self.memory_bytes * self.usable_share)
+
+    @model_validator(mode="after")
+    def _validate(self) -> "DeviceKind":
+        if self.reserve_bytes >= self.usable_bytes:
+            raise ValueError(
+                f"reserve_bytes: found {self.reserve_bytes} bytes, less than {self.usable_bytes} "
+                "bytes are needed (memory_bytes times usable_share): lower the reserve"
+            )
+        return self
+
+
+class DeviceGroup(Frozen):
+    """`count` devices of one kind, in the order of device numbers."""
+
+    kind: Identifier
+    count: Annotated[int, Field(strict=True, ge=1, le=MAX_DEVICES)]
+
+
+class LevelSpec(Frozen):
+    """One network level: `size` subgroups (devices at the innermost level) a group.
+
+    Bandwidth is per device and direction.
+    """
+
+    name: Identifier
+    size: Annotated[int, Field(strict=True, ge=1, le=MAX_DEVICES)]
+    bandwidth_bytes_per_s: Annotated[Exact, Field(gt=0, le=MAX_BYTES)]
+    latency_s: Seconds
+
+
+class HierarchicalSpec(Frozen):
+    """A hierarchical network, innermost level first."""
+
+    type: Literal["hierarchical"]
+    levels: tuple[LevelSpec, ...] = Field(min_length=1, max_length=6)
+
+    @property
+    def device_count(self) -> int:
+        """Devices that the network connects."""
+        return prod(level.size for level in self.levels)
+
+    @model_validator(mode="after")
+    def _validate(self) -> "HierarchicalSpec":
+        if self.device_count > MAX_DEVICES:
+            raise ValueError(
+                f"levels: found {self.device_count} devices (the product of sizes), at most "
+                f"{MAX_DEVICES} are allowed: lower a size"
+            )
+        for inner, outer in zip(self.levels, self.levels[1:], strict=False):
+            if outer.latency_s < inner.latency_s:
+                raise ValueError(
+                    f"levels: {outer.name!r} has latency {outer.latency_s} s, at least "
+                    f"{inner.latency_s} s is needed (that of {inner.name!r} inside it): "
+                    "latency must not fall from one level to the next outer one"
+                )
+        return self
+
+
+class Cluster(Frozen):
+    """Devices 0, 1, ... numbered along the network's hierarchy.
+
+    There may be fewer devices than the network has places: they take the
+    first places.
+    """
+
+    device_kinds: dict[Identifier, DeviceKind] = Field(min_length=1)
+    devices: tuple[DeviceGroup, ...] = Field(min_length=1)
+    network: HierarchicalSpec
+
+    @cached_property
+    def device_count(self) -> int:
+        """K, the number of devices."""
+        return sum(group.count for group in self.devices)
+
+    @property
+    def device_kind(self) -> DeviceKind:
+        """The one kind of device that the cluster has."""
+        return self.device_kinds[self.devices[0].kind]
+
+    @model_validator(mode="after")
+    def _validate(self) -> "Cluster":
+        for group in self.devices:
+            if group.kind not in self.device_kinds:
+                raise ValueError(
+                    f"devices: kind {group.kind!r} is not in device_kinds "
+                    f"({', '.join(sorted(self.device_kinds))}): add it or correct it"
+                )
+        kinds = {group.kind for group in self.devices}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"devices: found {len(kinds)} kinds ({', '.join(sorted(kinds))}), 1 is allowed: "
+                "the search does not mix kinds of devices yet; give it those of one kind"
+            )
+        if self.device_count > self.network.device_count:
+            raise ValueError(
+                f"devices: found {self.device_count}, at most {self.network.device_count} are "
+                "allowed (the product of the network's sizes): lower count or raise a size"
+            )
+        return self
+
+

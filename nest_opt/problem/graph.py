@@ -1,0 +1,210 @@
+"""The layer graph: layers in a topological order, their types, and who consumes what."""
+
+from functools import cached_property
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from nest_opt.problem.base import Bytes, Degree, Frozen, Identifier, Positive, first_repeated
+from nest_opt.problem.profile import Configuration, Profile
+
+MAX_LAYERS = 20_000
+
+
+class LayerType(Frozen):
+    """What layers of one kind have in common.
+
+    `output_bytes` maps a microbatch size to the bytes of the layer's output
+    for one microbatch, before any split over ranks.
+    """
+
+    output_bytes: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,11}$")], Bytes] = {}
+    profiles: tuple[Profile, ...] = Field(min_length=1)
+
+    @cached_property
+    def by_key(self) -> dict[tuple[int, Configuration], Profile]:
+        """Profiles keyed by (microbatch size, configuration)."""
+        return {(p.microbatch, p.configuration): p for p in self.profiles}
+
+    @model_validator(mode="after")
+    def _validate(self) -> "LayerType":
+        repeated = first_repeated((p.microbatch, p.configuration) for p in self.profiles)
+        if repeated:
+            raise ValueError(
+                f"profiles: found 2 for microbatch {repeated[0]} and {repeated[1]}, "
+                "1 is allowed: remove one of them"
+            )
+        parameters: dict[Configuration, tuple[int, int]] = {}
+        for profile in self.profiles:
+            counts = (profile.dense_parameters, profile.expert_parameters)
+            known = parameters.setdefault(profile.configuration, counts)
+            if known != counts:
+                raise ValueError(
+                    f"profiles: found {counts} dense and expert parameters for microbatch "
+                    f"{profile.microbatch} and {profile.configuration}, {known} for another "
+                    "microbatch size: a parameter count cannot depend on the microbatch"
+                )
+        return self
+
+
+class LayerEntry(Frozen):
+    """One line of the layer list: a layer, or `repeat` equal layers in a row."""
+
+    id: Identifier
+    type: Identifier
+    repeat: Annotated[int, Field(strict=True, ge=1, le=MAX_LAYERS)] = 1
+
+    @property
+    def layer_ids(self) -> tuple[str, ...]:
+        """Identifiers of the layers: `id`, or `id.0`, `id.1`, ... when repeated."""
+        if self.repeat == 1:
+            return (self.id,)
+        return tuple(f"{self.id}.{index}" for index in range(self.repeat))
+
+
+class TensorSize(Frozen):
+    """Bytes of a tensor for one microbatch size, and for one tp degree if that matters."""
+
+    microbatch: Positive
+    tp: Degree | None = None
+    bytes: Bytes
+
+
+class Edge(Frozen):
+    """`target` consumes an output of `source`.
+
+    Without `sizes` it is the output that `source`'s type describes, which all
+    such consumers share. With `sizes` the edge is a tensor of its own.
+    """
+
+    source: Identifier
+    target: Identifier
+    sizes: tuple[TensorSize, ...] | None = None
+
+    def size_bytes(self, microbatch: int, tp: int) -> int | None:
+        """Return the bytes of the edge's own tensor, or None where it gives none."""
+        for size in self.sizes or ():
+            if size.microbatch == microbatch and size.tp in (None, tp):
+                return size.bytes
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.source!r} -> {self.target!r}"
+
+
+class LayerGraph(Frozen):
+    """A directed acyclic graph of layers, listed in a topological order.
+
+    Without `edges` the layers form a chain. `attention_heads` and `experts`
+    bound tp and ep where the search space leaves them open.
+    """
+
+    layer_types: dict[Identifier, LayerType] = Field(min_length=1)
+    layers: tuple[LayerEntry, ...] = Field(min_length=1)
+    edges: tuple[Edge, ...] | None = None
+    attention_heads: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
+    experts: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """Layer identifiers in the listed order; a layer's index is its place here."""
+        return tuple(name for entry in self.layers for name in entry.layer_ids)
+
+    @cached_property
+    def types(self) -> tuple[LayerType, ...]:
+        """The type of each layer, by index."""
+        return tuple(
+            self.layer_types[entry.type] for entry in self.layers for _ in range(entry.repeat)
+        )
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Index of each layer identifier."""
+        return {name: position for position, name in enumerate(self.ids)}
+
+    @cached_property
+    def all_edges(self) -> tuple[Edge, ...]:
+        """The edges, those of a chain written out."""
+        if self.edges is not None:
+            return self.edges
+        return tuple(
+            Edge(source=source, target=target)
+            for source, target in zip(self.ids, self.ids[1:], strict=False)
+        )
+
+    def tensors(self, microbatch: int, tp: int) -> tuple[tuple[int, tuple[int, ...], int], ...]:
+        """Return every tensor as (producer, consumers, bytes); layers by index.
+
+        Consumers without a size of their own share the producer's output.
+        """
+        shared: dict[int, list[int]] = {}
+        own = []
+        for edge in self.all_edges:
+            source, target = self.index[edge.source], self.index[edge.target]
+            if edge.sizes is None:
+                shared.setdefault(source, []).append(target)
+            else:
+                own.append((source, (target,), edge.size_bytes(microbatch, tp) or 0))
+        outputs = [
+            (source, tuple(targets), self.types[source].output_bytes[str(microbatch)])
+            for source, targets in shared.items()
+        ]
+        return (*outputs, *own)
+
+    @cached_property
+    def used_types(self) -> tuple[LayerType, ...]:
+        """Each layer type that some layer has, once."""
+        return tuple(self.layer_types[name] for name in {e.type: None for e in self.layers})
+
+    def is_profiled(self, microbatch: int, configuration: Configuration) -> bool:
+        """Whether every layer has a profile for this pair, and every tensor a size."""
+        if not all((microbatch, configuration) in kind.by_key for kind in self.used_types):
+            return False
+        return all(
+            str(microbatch) in self.types[self.index[edge.source]].output_bytes
+            if edge.sizes is None
+            else edge.size_bytes(microbatch, configuration.tp) is not None
+            for edge in self.all_edges
+        )
+
+    @model_validator(mode="after")
+    def _validate(self) -> "LayerGraph":
+        if sum(entry.repeat for entry in self.layers) > MAX_LAYERS:
+            raise ValueError(
+                f"layers: found {sum(entry.repeat for entry in self.layers)}, at most "
+                f"{MAX_LAYERS} are allowed: merge layers that are never split"
+            )
+        for entry in self.layers:
+            if entry.type not in self.layer_types:
+                raise ValueError(
+                    f"layers: layer {entry.id!r} has type {entry.type!r}, which is not in "
+                    f"layer_types ({', '.join(sorted(self.layer_types))}): add it or correct it"
+                )
+        repeated = first_repeated(self.ids)
+        if repeated is not None:
+            raise ValueError(
+                f"layers: found 2 layers named {repeated!r}, 1 is allowed: rename one"
+            )
+        for edge in self.edges or ():
+            self._validate_edge(edge)
+        twice = first_repeated((edge.source, edge.target) for edge in self.edges or ())
+        if twice:
+            raise ValueError(
+                f"edges: found {twice[0]!r} -> {twice[1]!r} 2 times, 1 is allowed: "
+                "remove one, or add up their sizes"
+            )
+        return self
+
+    def _validate_edge(self, edge: Edge) -> None:
+        for name in (edge.source, edge.target):
+            if name not in self.index:
+                raise ValueError(
+                    f"edges: {edge} names layer {name!r}, which does not "
+                    "exist: use the ids in layers (repeated ones are called id.0, id.1, ...)"
+                )
+        if self.index[edge.source] >= self.index[edge.target]:
+            raise ValueError(
+                f"edges: {edge} goes from place {self.index[edge.source]} to place "
+                f"{self.index[edge.target]} in layers, a later place is needed: "
+                "list layers in a topological order"
+            )

@@ -1,0 +1,46 @@
+"""The job: what is trained, how its bytes are counted, and what is minimised."""
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nest_opt.problem.base import Exact, Flag, Frozen, Positive
+
+Objective = Literal["fill-drain", "nest", "bottleneck"]
+OBJECTIVES: tuple[Objective, ...] = ("fill-drain", "nest", "bottleneck")
+
+_PerParameter = Annotated[Exact, Field(ge=0, le=64)]
+
+
+class BytesPerParameter(Frozen):
+    """Bytes per parameter of each part of the training state.
+
+    16-bit weights and gradients with Adam in 32 bits are 2 + 2 + 12; with
+    gradients kept in 32 bits, 2 + 4 + 12.
+    """
+
+    weights: _PerParameter
+    gradients: _PerParameter
+    optimizer: _PerParameter
+
+    @property
+    def total(self) -> Decimal:
+        """Bytes per parameter of all three."""
+        return self.weights + self.gradients + self.optimizer
+
+
+class Job(Frozen):
+    """Global batch G in sequences, byte convention, objective and cost model.
+
+    With `pad`, a global batch that the data streams do not divide is filled
+    up; without it such a degree is illegal.
+    """
+
+    global_batch: Positive
+    sequence_length: Positive | None = None
+    bytes_per_parameter: BytesPerParameter
+    objective: Objective = "fill-drain"
+    transfer: Literal["relay"] = "relay"
+    pad: Flag = False
+    cost_model: Literal["default", "artifact"] = "default"

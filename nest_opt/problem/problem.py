@@ -1,0 +1,103 @@
+"""The problem: one object, one file."""
+
+from functools import cached_property
+from itertools import product
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from nest_opt.errors import InstanceError
+from nest_opt.problem.base import Frozen, Identifier
+from nest_opt.problem.cluster import Cluster
+from nest_opt.problem.constraints import Colocation, Constraint, ForbiddenBoundary
+from nest_opt.problem.graph import LayerGraph
+from nest_opt.problem.job import Job
+from nest_opt.problem.profile import Configuration
+from nest_opt.problem.search import SearchSpace
+
+
+DEFAULT_MICROBATCHES = (1, 2, 4, 8)
+
+
+class Problem(Frozen):
+    """A layer graph with profiles, a cluster, a job, constraints and a search space."""
+
+    format: Literal["nest-opt-problem"] = "nest-opt-problem"
+    version: Literal[1] = 1
+    name: Identifier
+    note: str = Field(default="", max_length=10_000)
+    model: LayerGraph
+    cluster: Cluster
+    job: Job
+    search: SearchSpace = SearchSpace()
+    constraints: tuple[Constraint, ...] = ()
+
+    @model_validator(mode="after")
+    def _validate(self) -> "Problem":
+        for number, constraint in enumerate(self.constraints):
+            for name in _layers_named(constraint):
+                if name not in self.model.index:
+                    raise ValueError(
+                        f"constraints[{number}] ({constraint.type}): names layer {name!r}, which "
+                        "does not exist: use the ids in model.layers"
+                    )
+        return self
+
+    @cached_property
+    def candidates(self) -> tuple[tuple[int, Configuration], ...]:
+        """Pairs (microbatch size, configuration) of the search space that have profiles.
+
+        Raises
+        ------
+        InstanceError
+            If there is none, or a value that the search space names has none.
+        """
+        search = self.search
+        asked: dict[str, tuple[int, ...]] = {
+            "microbatch": search.microbatch or DEFAULT_MICROBATCHES,
+            "tp": search.tp or self._default_tp(),
+            "cp": search.cp,
+            "ep": search.ep or self._default_ep(),
+            "sp": search.sp,
+        }
+        found = tuple(
+            (microbatch, configuration)
+            for microbatch, *degrees in product(*asked.values())
+            if self.model.is_profiled(microbatch, configuration := Configuration(*degrees))
+        )
+        for place, (dimension, values) in enumerate(asked.items()):
+            if found and dimension not in search.model_fields_set:
+                continue
+            have = {(pair[0], *pair[1])[place] for pair in found}
+            for value in values:
+                if value not in have:
+                    raise InstanceError(self._unprofiled(dimension, value))
+        return found
+
+    def _unprofiled(self, dimension: str, value: int) -> str:
+        types = self.model.used_types
+        pairs = set(types[0].by_key).intersection(*(kind.by_key for kind in types))
+        known = ", ".join(f"microbatch={b} {k}" for b, k in sorted(pairs)[:8]) or "none"
+        return (
+            f"search: {dimension}={value} has no profile (or output_bytes) in every layer type "
+            f"together with the other values asked for; pairs profiled in all of them: {known}; "
+            "add profiles or ask for those values"
+        )
+
+    def _default_tp(self) -> tuple[int, ...]:
+        innermost = self.cluster.network.levels[0].size
+        heads = self.model.attention_heads
+        powers = (2**exponent for exponent in range(innermost.bit_length()))
+        return tuple(p for p in powers if p <= innermost and (heads is None or heads % p == 0))
+
+    def _default_ep(self) -> tuple[int, ...]:
+        experts = self.model.experts or 1
+        return tuple(degree for degree in range(1, experts + 1) if experts % degree == 0)
+
+
+def _layers_named(constraint: Constraint) -> tuple[str, ...]:
+    if isinstance(constraint, Colocation):
+        return constraint.layers
+    if isinstance(constraint, ForbiddenBoundary):
+        return (constraint.after,)
+    return ()

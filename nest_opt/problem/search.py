@@ -1,0 +1,46 @@
+"""The search space: which degrees, modes and device maps a plan may choose among."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from nest_opt.problem.base import Degree, Flag, Frozen, Positive, first_repeated
+from nest_opt.problem.profile import Recompute
+
+Order = Literal["pp-inner", "dp-inner"]
+ORDERS: tuple[Order, ...] = ("pp-inner", "dp-inner")
+Pitch = Literal["tight", "level", "spread"]
+PITCHES: tuple[Pitch, ...] = ("tight", "level", "spread")
+
+Degrees = Annotated[tuple[Degree, ...], Field(min_length=1)]
+
+
+class SearchSpace(Frozen):
+    """Values each dimension may take; None leaves it open.
+
+    Open dimensions take what the layers have profiles for among these.
+    `microbatch`: 1, 2, 4, 8. `tp`: powers of two that divide the heads and stay within the innermost
+    network group. `ep`: divisors of the number of experts. `dp`, `pp`: every
+    legal value. `pitch`: `tight` is the devices of one replica (or stage),
+    `level` rounds that up to whole groups of each level, `spread` divides the
+    devices evenly.
+    """
+
+    microbatch: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
+    tp: Degrees | None = None
+    cp: Degrees = (1,)
+    ep: Degrees | None = None
+    sp: Annotated[tuple[Flag, ...], Field(min_length=1)] = (False,)
+    dp: Degrees | None = None
+    pp: Degrees | None = None
+    recompute: Annotated[tuple[Recompute, ...], Field(min_length=1)] = ("none", "full")
+    order: Annotated[tuple[Order, ...], Field(min_length=1)] = ORDERS
+    pitch: Annotated[tuple[Pitch, ...], Field(min_length=1)] = PITCHES
+
+    @field_validator("*")
+    @classmethod
+    def _no_repeats(cls, values: tuple[object, ...] | None) -> tuple[object, ...] | None:
+        repeated = first_repeated(values) if values is not None else None
+        if repeated is not None:
+            raise ValueError(f"found {repeated!r} 2 times, 1 is allowed: remove one")
+        return values
