@@ -23,7 +23,6 @@ from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
 
 
-
 @dataclass(frozen=True)
 class ArtifactLayers:
     """Per-layer integers of one configuration.
@@ -96,9 +95,7 @@ class ArtifactCosts:
     def level(self, first: int, second: int) -> int:
         """Return the level of the link between two devices."""
         return next(
-            level
-            for level, size in enumerate(self._group_sizes)
-            if first // size == second // size
+            level for level, size in enumerate(self._group_sizes) if first // size == second // size
         )
 
     def hop_ps(self, size_bytes: int, level: int) -> int:
@@ -150,7 +147,12 @@ class ArtifactCosts:
         return {"forward path": forward, "backward path": max(finish.values())}
 
     def memory_terms_bytes(
-        self, configuration: Configuration, low: int, high: int, stages_from_end: int, mode: Recompute
+        self,
+        configuration: Configuration,
+        low: int,
+        high: int,
+        stages_from_end: int,
+        mode: Recompute,
     ) -> dict[str, int]:
         """Return 2 P (or 8 P) + A + (s - 1) stash for the s-th stage from the end.
 

@@ -203,9 +203,7 @@ def _no_legal_degree(problem: Problem) -> str:
 def _layer_rows(problem: Problem) -> Row:
     names = list({entry.type: None for entry in problem.model.layers})
     rows = {name: row for row, name in enumerate(names)}
-    return tuple(
-        rows[entry.type] for entry in problem.model.layers for _ in range(entry.repeat)
-    )
+    return tuple(rows[entry.type] for entry in problem.model.layers for _ in range(entry.repeat))
 
 
 def _pair_costs(

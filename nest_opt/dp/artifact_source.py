@@ -58,9 +58,7 @@ class PathMatrices:
                     start = 0
                     for producer, size in self._producers[layer]:
                         ready = (
-                            finish[producer]
-                            if producer >= low
-                            else self._costs.hop_ps(size, level)
+                            finish[producer] if producer >= low else self._costs.hop_ps(size, level)
                         )
                         start = max(start, ready)
                     finish[layer] = start + self._layers.forward_ps[layer]

@@ -217,9 +217,7 @@ class PairMatrices:
             longer = node.longer.get(key)
             if longer is None:
                 time = self.stage_time(*key)
-                longer = Suffix(
-                    extend_max(time, node.max_ps), extend_sum(time, node.sum_ps)
-                )
+                longer = Suffix(extend_max(time, node.max_ps), extend_sum(time, node.sum_ps))
                 node.longer[key] = longer
             node = longer
         return node
@@ -350,17 +348,14 @@ class DefaultSource:
 
     def weights(self, cell: Cell) -> ObjectiveWeights:
         """Return the objective of a cell."""
-        return objective_weights(
-            self._problem.job.objective, cell.device_map.stages, cell.rounds
-        )
+        return objective_weights(self._problem.job.objective, cell.device_map.stages, cell.rounds)
 
     def _keys(self, cell: Cell) -> list[tuple[LevelSet, int]]:
         """Return (levels, microbatches in flight) of each stage, last stage first."""
         sets = self.vectors(cell.configuration).stage_sets(cell.device_map)
         count = len(sets)
         keys = [
-            (levels, in_flight_1f1b(stage, count, cell.rounds))
-            for stage, levels in enumerate(sets)
+            (levels, in_flight_1f1b(stage, count, cell.rounds)) for stage, levels in enumerate(sets)
         ]
         return keys[::-1]
 
@@ -384,9 +379,7 @@ class DefaultSource:
         if not self.weights(cell).sync or not matrices.has_sync(replicas):
             return Chain(time, None)
         of_stage = (
-            matrices.exposed_sync
-            if self._problem.job.objective == "fill-drain"
-            else matrices.sync
+            matrices.exposed_sync if self._problem.job.objective == "fill-drain" else matrices.sync
         )
         sets = self.vectors(cell.configuration).sync_sets(cell.device_map)
         return Chain(time, [of_stage(replicas, levels) for levels in reversed(sets)])
@@ -401,9 +394,7 @@ class DefaultSource:
         for pair, degrees in self._table.replicas.items():
             seen = set()
             for replicas in degrees:
-                rounds = rounds_per_batch(
-                    self._problem.job, pair[0], pair[1].ep, replicas
-                )
+                rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
                 assert rounds is not None
                 # Fewer replicas with the same stashes leave more devices for stages.
                 if min(rounds, self._table.layer_count) in seen:

@@ -77,9 +77,7 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices)
 
 
-def _heaviest(
-    costs: Costs, source: CellSource, closest: _Closest
-) -> tuple[int, StageEvaluation]:
+def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int, StageEvaluation]:
     """Return number and terms of the heaviest stage of the closest placement."""
     case, stages = closest.case, closest.stages
     used = [matrix for matrix, _ in zip(source.memory(case), range(stages), strict=False)]

@@ -33,9 +33,7 @@ class Best:
             self.limit = value if self.ties else value - 1
 
 
-def least_value(
-    chain: Chain, weights: ObjectiveWeights, limit: int, ties: bool = False
-) -> Best:
+def least_value(chain: Chain, weights: ObjectiveWeights, limit: int, ties: bool = False) -> Best:
     """Return the least objective value of a cell that is at most `limit`."""
     best = Best(limit, ties)
     if weights.sum_weight:

@@ -118,9 +118,7 @@ def _whole(amount: Decimal, what: str) -> int:
 
 def _problem_data(source: _Artifact, name: str, microbatch: int) -> Mapping[str, Any]:
     degrees = sorted(source.nodes, key=int)
-    nodes = {
-        degree: sorted(source.nodes[degree], key=lambda node: node.id) for degree in degrees
-    }
+    nodes = {degree: sorted(source.nodes[degree], key=lambda node: node.id) for degree in degrees}
     ids = [str(node.id) for node in nodes[degrees[0]]]
     types: dict[str, Any] = {}
     names: dict[str, str] = {}

@@ -46,9 +46,7 @@ class HierarchicalNetwork:
         """Return the smallest level one of whose groups holds all the devices."""
         first, last = min(devices), max(devices)
         return next(
-            level
-            for level, size in enumerate(self.group_sizes)
-            if first // size == last // size
+            level for level, size in enumerate(self.group_sizes) if first // size == last // size
         )
 
     def hop_s(self, size_bytes: Fraction, level: int) -> Fraction:

@@ -12,7 +12,14 @@ from functools import cached_property
 from nest_opt.cost.artifact import ArtifactCosts
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
-from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncKey, build_cost_table, copies
+from nest_opt.cost.table import (
+    CLASSES,
+    CostTable,
+    ParameterClass,
+    SyncKey,
+    build_cost_table,
+    copies,
+)
 from nest_opt.errors import PlanError
 from nest_opt.network import Network, build_network
 from nest_opt.plan.placement import Cell, DeviceMap, Placement
@@ -251,9 +258,7 @@ def block_groups(
             yield tuple(block[rank + stride * member] for member in range(degree))
 
 
-def _sync_terms(
-    costs: Costs, cell: Cell, stage: int, rows: tuple[int, ...]
-) -> dict[str, int]:
+def _sync_terms(costs: Costs, cell: Cell, stage: int, rows: tuple[int, ...]) -> dict[str, int]:
     """Return the terms of Y for the worst rank of a stage."""
     table, configuration, device_map = costs.table, cell.configuration, cell.device_map
     parameters = table.pairs[cell.pair].parameters
@@ -268,9 +273,7 @@ def _sync_terms(
         terms = {}
         for name in held:
             group = sync_group(device_map, configuration, name, stage, rank)
-            cost = table.sync[
-                SyncKey(configuration, name, len(group), costs.network.level(group))
-            ]
+            cost = table.sync[SyncKey(configuration, name, len(group), costs.network.level(group))]
             terms[f"{name} gradients"] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
         if not worst or sum(terms.values()) > sum(worst.values()):
             worst = terms

@@ -128,5 +128,3 @@ class Cluster(Frozen):
                 "allowed (the product of the network's sizes): lower count or raise a size"
             )
         return self
-
-

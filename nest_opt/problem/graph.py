@@ -182,9 +182,7 @@ class LayerGraph(Frozen):
                 )
         repeated = first_repeated(self.ids)
         if repeated is not None:
-            raise ValueError(
-                f"layers: found 2 layers named {repeated!r}, 1 is allowed: rename one"
-            )
+            raise ValueError(f"layers: found 2 layers named {repeated!r}, 1 is allowed: rename one")
         for edge in self.edges or ():
             self._validate_edge(edge)
         twice = first_repeated((edge.source, edge.target) for edge in self.edges or ())

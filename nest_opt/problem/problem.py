@@ -15,7 +15,6 @@ from nest_opt.problem.job import Job
 from nest_opt.problem.profile import Configuration
 from nest_opt.problem.search import SearchSpace
 
-
 DEFAULT_MICROBATCHES = (1, 2, 4, 8)
 
 

@@ -1,0 +1,1 @@
+"""Bounds, certificates and brute force."""
