@@ -125,13 +125,11 @@ class PairMatrices:
     def _mode_times(self, levels: LevelSet) -> dict[Recompute, Array]:
         """Return F of each interval by mode, memory aside, at a set of levels."""
         if levels not in self._times:
-            none = full = None
-            for member in levels:
-                plain, repeated = self._member_times(member)
-                none = plain if none is None else np.maximum(none, plain)
-                full = repeated if full is None else np.maximum(full, repeated)
-            assert none is not None and full is not None
-            self._times[levels] = {"none": none, "full": full}
+            members = [self._member_times(member) for member in levels]
+            self._times[levels] = {
+                "none": np.maximum.reduce([plain for plain, _ in members]),
+                "full": np.maximum.reduce([repeated for _, repeated in members]),
+            }
         return self._times[levels]
 
     def _member_times(self, member: Levels) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from nest_opt.dp.chain import (
 )
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
-from nest_opt.plan.placement import Cell, DeviceMap
+from nest_opt.plan.placement import Cell, DeviceMap, MapOrder
 from nest_opt.problem.profile import RECOMPUTE_MODES
 
 
@@ -84,7 +84,7 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
     passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
     ends = first_ends(passes, 0)
     a = case.configuration.block_size
-    order = "pp-inner-reversed" if costs.is_artifact else "pp-inner"
+    order: MapOrder = "pp-inner-reversed" if costs.is_artifact else "pp-inner"
     cell = Cell(
         case.microbatch,
         case.configuration,

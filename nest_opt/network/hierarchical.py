@@ -24,29 +24,30 @@ class HierarchicalNetwork:
     gets is the least bandwidth of levels 0 to l: it passes through all of
     them.
 
-    Attributes
-    ----------
-    group_sizes : tuple of int
-        Devices in one group of each level.
     """
 
     def __init__(self, spec: HierarchicalSpec) -> None:
-        self.group_sizes = tuple(accumulate((level.size for level in spec.levels), mul))
+        self._group_sizes = tuple(accumulate((level.size for level in spec.levels), mul))
         self._latency_s = tuple(Fraction(level.latency_s) for level in spec.levels)
         self._bandwidth = tuple(
             accumulate((Fraction(level.bandwidth_bytes_per_s) for level in spec.levels), min)
         )
 
     @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """Devices in one group of each level; groups are runs of device numbers."""
+        return self._group_sizes
+
+    @property
     def level_count(self) -> int:
         """Number of levels."""
-        return len(self.group_sizes)
+        return len(self._group_sizes)
 
     def level(self, devices: Collection[int]) -> int:
         """Return the smallest level one of whose groups holds all the devices."""
         first, last = min(devices), max(devices)
         return next(
-            level for level, size in enumerate(self.group_sizes) if first // size == last // size
+            level for level, size in enumerate(self._group_sizes) if first // size == last // size
         )
 
     def hop_s(self, size_bytes: Fraction, level: int) -> Fraction:

@@ -17,6 +17,11 @@ class Network(Protocol):
     """
 
     @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """Devices in one group of each level; groups are runs of device numbers."""
+        ...
+
+    @property
     def level_count(self) -> int:
         """Number of levels."""
         ...

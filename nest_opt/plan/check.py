@@ -1,7 +1,7 @@
 """The checker: is a placement legal? Apart from whatever found it."""
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, pairwise
 
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
@@ -83,7 +83,7 @@ def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:
             f"devices 0 to {limit - 1} exist",
             "lower a degree, the number of stages or the pitch",
         )
-    for first, second in zip(starts, starts[1:], strict=False):
+    for first, second in pairwise(starts):
         if second - first < device_map.block_size:
             yield Violation(
                 "devices",

@@ -221,27 +221,25 @@ def _time_terms(
     pair = table.pairs[cell.pair]
     rows = table.layer_rows[low:high]
     block = device_map.block(replica, stage)
-    levels = {
-        group: max(network.level(ranks) for ranks in block_groups(block, configuration, group))
-        for group in GROUPS
-        if configuration.degree(group) > 1
-    }
-    terms = {
-        "forward": sum(pair.forward_ps[row] for row in rows),
-        "backward": sum(pair.backward_ps[row] for row in rows),
-        "recompute": 0,
-    }
+    levels: dict[str, int] = {}
+    forward = sum(pair.forward_ps[row] for row in rows)
+    terms = {"forward": forward, "backward": sum(pair.backward_ps[row] for row in rows)}
     if mode == "full":
-        terms["recompute"] = terms["forward"]
-    for group, level in list(levels.items()):
-        forward = sum(pair.forward_collective_ps[group][level][row] for row in rows)
-        backward = sum(pair.backward_collective_ps[group][level][row] for row in rows)
-        terms[f"{group} collectives"] = forward * (2 if mode == "full" else 1) + backward
+        terms["recomputed forward"] = forward
+    for group in GROUPS:
+        if configuration.degree(group) > 1:
+            # Every time grows with the level, so the worst group is on the highest.
+            level = max(network.level(g) for g in block_groups(block, configuration, group))
+            levels[group] = level
+            forward = sum(pair.forward_collective_ps[group][level][row] for row in rows)
+            backward = sum(pair.backward_collective_ps[group][level][row] for row in rows)
+            terms[f"{group} collectives"] = forward + backward
+            if mode == "full":
+                terms[f"recomputed {group} collectives"] = forward
     for name, neighbour, cut in (("hop in", stage - 1, low), ("hop out", stage + 1, high)):
         if 0 <= neighbour < device_map.stages:
             other = device_map.block(replica, neighbour)
-            # Hop time grows with the level, so the worst rank is on the highest.
-            levels[name] = max(network.level(pair_) for pair_ in zip(block, other, strict=True))
+            levels[name] = max(network.level(ends) for ends in zip(block, other, strict=True))
             terms[name] = pair.hop_ps[levels[name]][cut]
     return terms, levels
 

@@ -1,4 +1,4 @@
-"""The checker's face of each constraint: does a placement keep it?
+"""The checker's face of each constraint: what breaks it in a placement.
 
 `CHECKERS` maps a constraint's type to a function that yields its violations.
 """

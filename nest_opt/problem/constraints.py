@@ -1,7 +1,8 @@
-"""Constraints as data. Their faces are registered where they belong:
+"""Constraints as data.
 
-checkers in `nest_opt.plan.rules`, DP rules in `nest_opt.dp.rules`. Memory is a
-constraint of every problem and needs no entry.
+Their faces are registered where they belong: checkers in `nest_opt.plan.rules`,
+DP rules in `nest_opt.dp.rules`. Memory is a constraint of every problem and
+needs no entry.
 """
 
 from typing import Annotated, Literal

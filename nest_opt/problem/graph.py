@@ -18,7 +18,9 @@ class LayerType(Frozen):
     for one microbatch, before any split over ranks.
     """
 
-    output_bytes: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,11}$")], Bytes] = {}
+    output_bytes: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,11}$")], Bytes] = Field(
+        default={}
+    )
     profiles: tuple[Profile, ...] = Field(min_length=1)
 
     @cached_property

@@ -61,8 +61,10 @@ class Problem(Frozen):
         }
         found = tuple(
             (microbatch, configuration)
-            for microbatch, *degrees in product(*asked.values())
-            if self.model.is_profiled(microbatch, configuration := Configuration(*degrees))
+            for microbatch, tp, cp, ep, sp in product(*asked.values())
+            if self.model.is_profiled(
+                microbatch, configuration := Configuration(tp, cp, ep, bool(sp))
+            )
         )
         for place, (dimension, values) in enumerate(asked.items()):
             if found and dimension not in search.model_fields_set:

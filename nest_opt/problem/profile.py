@@ -30,7 +30,7 @@ class Configuration(NamedTuple):
         return self.tp * self.cp * self.ep
 
     def degree(self, group: Group) -> int:
-        """Number of ranks in one tp, cp or ep group."""
+        """Return the number of ranks in one tp, cp or ep group."""
         return {"tp": self.tp, "cp": self.cp, "ep": self.ep}[group]
 
     def __str__(self) -> str:

@@ -19,8 +19,8 @@ class SearchSpace(Frozen):
     """Values each dimension may take; None leaves it open.
 
     Open dimensions take what the layers have profiles for among these.
-    `microbatch`: 1, 2, 4, 8. `tp`: powers of two that divide the heads and stay within the innermost
-    network group. `ep`: divisors of the number of experts. `dp`, `pp`: every
+    `microbatch`: 1, 2, 4, 8. `tp`: powers of two that divide the heads and stay
+    within the innermost network group. `ep`: divisors of the number of experts. `dp`, `pp`: every
     legal value. `pitch`: `tight` is the devices of one replica (or stage),
     `level` rounds that up to whole groups of each level, `spread` divides the
     devices evenly.

@@ -1,0 +1,61 @@
+"""Dependencies point one way, and heavy libraries stay where they belong."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "nest_opt"
+
+# Each room may import from itself and from the rooms before it in its list.
+ALLOWED = {
+    "errors": set(),
+    "problem": {"errors"},
+    "network": {"errors", "problem"},
+    "cost": {"errors", "problem", "network"},
+    "plan": {"errors", "problem", "network", "cost"},
+    "models": {"errors", "problem"},
+    "dp": {"errors", "problem", "network", "cost", "plan"},
+    "certify": {"errors", "problem", "network", "cost", "plan"},
+    "api": {"errors", "problem", "network", "cost", "plan", "dp"},
+    "cli": {"errors", "problem", "network", "cost", "plan", "models", "api", "dp"},
+}
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Yield the full name of every module that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def room(path: Path) -> str:
+    """Return the top-level room of a file of the package."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0].removesuffix(".py")
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if room(path) != "__init__")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_dependencies_point_one_way(path: Path) -> None:
+    """A module imports only from its own room and those it may know."""
+    allowed = ALLOWED[room(path)] | {room(path)}
+    rooms = {name.split(".")[1] for name in imported_modules(path) if name.startswith("nest_opt.")}
+    assert rooms <= allowed
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_terminal_libraries_stay_in_the_command_line(path: Path) -> None:
+    """Click and rich are imported in the command line only."""
+    names = {name.split(".")[0] for name in imported_modules(path)}
+    assert room(path) == "cli" or not names & {"click", "rich"}
+
+
+def test_every_room_is_known() -> None:
+    """The table above names the rooms that exist, and no other."""
+    assert {room(path) for path in FILES} == set(ALLOWED)

@@ -1,0 +1,96 @@
+"""Level vectors by residues against levels of the real sets of devices."""
+
+import random
+
+import pytest
+
+from nest_opt.dp.family import aligned_maps
+from nest_opt.dp.levels import NO_HOP, LevelVectors, maximal
+from nest_opt.network import HierarchicalNetwork, Network
+from nest_opt.plan.evaluate import block_groups, sync_group
+from nest_opt.plan.placement import DeviceMap
+from nest_opt.problem import Configuration, HierarchicalSpec, SearchSpace
+
+
+def random_network(generator: random.Random) -> HierarchicalNetwork:
+    """Return a network of 1 to 4 levels of uneven sizes."""
+    return HierarchicalNetwork(
+        HierarchicalSpec.model_validate(
+            {
+                "type": "hierarchical",
+                "levels": [
+                    {
+                        "name": str(level),
+                        "size": generator.choice([1, 2, 3, 4, 5]),
+                        "bandwidth_bytes_per_s": 1,
+                        "latency_s": level,
+                    }
+                    for level in range(generator.randint(1, 4))
+                ],
+            }
+        )
+    )
+
+
+def real_stage_set(
+    network: Network, configuration: Configuration, device_map: DeviceMap, stage: int
+) -> set[tuple[int, ...]]:
+    """Return what a stage sees, replica by replica, from sets of devices."""
+    seen = set()
+    for replica in range(device_map.replicas):
+        block = device_map.block(replica, stage)
+        levels = [
+            max(network.level(ranks) for ranks in block_groups(block, configuration, group))
+            for group in ("tp", "cp", "ep")
+        ]
+        for neighbour in (stage - 1, stage + 1):
+            if 0 <= neighbour < device_map.stages:
+                other = device_map.block(replica, neighbour)
+                levels.append(max(network.level(p) for p in zip(block, other, strict=True)))
+            else:
+                levels.append(NO_HOP)
+        seen.add(tuple(levels))
+    return seen
+
+
+def real_sync_set(
+    network: Network, configuration: Configuration, device_map: DeviceMap, stage: int
+) -> set[tuple[int, ...]]:
+    """Return the (dense, expert) group levels of every rank, from sets of devices."""
+    return {
+        tuple(
+            network.level(sync_group(device_map, configuration, name, stage, rank))
+            for name in ("dense", "expert")
+        )
+        for rank in range(configuration.block_size)
+    }
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_level_sets_equal_those_of_the_devices(seed: int) -> None:
+    """Maximal stage and sync levels by residues are those found on the devices."""
+    generator = random.Random(seed)
+    network = random_network(generator)
+    places = network.group_sizes[-1]
+    devices = generator.randint(max(1, places // 2), places)
+    configuration = Configuration(
+        generator.choice([1, 2, 3]), generator.choice([1, 1, 2]), generator.choice([1, 1, 2])
+    )
+    block = configuration.block_size
+    vectors = LevelVectors(network.group_sizes, configuration)
+    for replicas in range(1, devices // block + 1):
+        for stages in range(1, min(4, devices // (block * replicas)) + 1):
+            for device_map in aligned_maps(
+                network.group_sizes, devices, block, replicas, stages, SearchSpace()
+            ):
+                stage_sets = vectors.stage_sets(device_map)
+                sync_sets = vectors.sync_sets(device_map)
+                for stage in range(stages):
+                    place = network, configuration, device_map, stage
+                    assert stage_sets[stage] == maximal(real_stage_set(*place))
+                    assert sync_sets[stage] == maximal(real_sync_set(*place))
+
+
+def test_maximal_keeps_what_nothing_dominates() -> None:
+    """Dominated members go, incomparable ones stay."""
+    assert maximal([(0, 1), (1, 0), (0, 0), (1, 0)]) == {(0, 1), (1, 0)}

@@ -1,0 +1,92 @@
+"""The threshold loops against enumeration of all stage ends of random cells."""
+
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from nest_opt.cost.objective import ObjectiveWeights
+from nest_opt.dp.chain import INFINITE, Chain
+from nest_opt.dp.thresholds import least_value, smallest_ends
+
+
+def random_chain(generator: random.Random) -> Chain:
+    """Return a cell of 1 to 6 layers whose times and syncs pull in different directions."""
+    layers = generator.randint(1, 6)
+    stages = generator.randint(1, layers)
+    shape = (layers + 1, layers + 1)
+
+    def matrix(holes: float, most: int) -> np.ndarray:
+        values = [
+            INFINITE if generator.random() < holes else generator.randint(0, most)
+            for _ in range(shape[0] * shape[1])
+        ]
+        entries = np.array(values, np.int64).reshape(shape)
+        entries[np.tril_indices(layers + 1)] = INFINITE
+        return entries
+
+    holes = generator.choice([0, 0.2, 0.5])
+    most = generator.choice([3, 20, 1000])
+    time = [matrix(holes, most) for _ in range(stages)]
+    if generator.random() < 0.1:
+        return Chain(time, None)
+    sync = [np.minimum(matrix(0, 3 * most), 3 * most + 1) for _ in range(stages)]
+    return Chain(time, sync)
+
+
+def enumerated(chain: Chain, weights: ObjectiveWeights) -> tuple[int, tuple[int, ...]] | None:
+    """Return the least value and the first of the stage ends that have it."""
+    stages = len(chain.time)
+    best: tuple[int, tuple[int, ...]] | None = None
+    for cuts in combinations(range(1, chain.layers), stages - 1):
+        ends = (*cuts, chain.layers)
+        time, sync, total = 0, 0, 0
+        for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):
+            cost = int(chain.time[stages - 1 - stage][low, high])
+            time, total = max(time, cost), total + cost
+            if chain.sync is not None:
+                sync = max(sync, int(chain.sync[stages - 1 - stage][low, high]))
+        if time < INFINITE:
+            value = weights.sum_weight * total + weights.max_weight * time
+            value += sync if weights.sync else 0
+            if best is None or (value, ends) < best:
+                best = value, ends
+    return best
+
+
+WEIGHTS = [
+    *(ObjectiveWeights(1, weight, True) for weight in (0, 1, 2, 7, 100)),
+    *(ObjectiveWeights(0, weight, True) for weight in (1, 3, 50)),
+    ObjectiveWeights(0, 5, False),
+]
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_least_value_and_first_ends_equal_enumeration(seed: int) -> None:
+    """Value and lexicographically smallest ends are those of full enumeration."""
+    generator = random.Random(seed)
+    chain = random_chain(generator)
+    weights = generator.choice(WEIGHTS)
+    expected = enumerated(chain, weights)
+    found = least_value(chain, weights, 10**30)
+    if expected is None:
+        assert found.value is None
+        return
+    assert found.value == expected[0]
+    assert smallest_ends(chain, weights, expected[0]) == expected[1]
+    assert least_value(chain, weights, expected[0]).value == expected[0]
+    assert least_value(chain, weights, expected[0] - 1).value is None
+
+
+def test_one_bottleneck_optimal_plan_is_not_enough() -> None:
+    """Random cells exist whose optimum has neither the least max F nor the least sum F."""
+    missed = 0
+    for seed in range(400):
+        chain = random_chain(random.Random(seed))
+        weights = ObjectiveWeights(0, 2, True)
+        best = enumerated(chain, weights)
+        if best is not None:
+            time, _ = chain.measure(best[1])
+            missed += time > chain.least_max_time(INFINITE)
+    assert missed > 0
