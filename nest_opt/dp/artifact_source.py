@@ -238,6 +238,10 @@ class ArtifactSource:
                 self._artifact.usable_bytes,
             )
 
+    def allows(self, case: MemoryCase, stages: int) -> bool:
+        """Whether a device map exists: always, on enough devices."""
+        return True
+
     def memory(self, case: MemoryCase) -> Iterator[Array]:
         """Yield, per position from the end, the bytes of every interval."""
         matrices = self._of(case.configuration)

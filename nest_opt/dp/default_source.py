@@ -388,16 +388,20 @@ class DefaultSource:
         return self.matrices(cell.pair).mode(flight, low, high)
 
     def memory_cases(self) -> Iterator[MemoryCase]:
-        """Yield the cases that differ in memory: fewer rounds hold fewer stashes."""
+        """Yield the cases that differ in memory: fewer rounds hold fewer stashes.
+
+        Fewer replicas with the same stashes leave more devices for stages, so
+        the first case stands for them, unless they differ in what is allowed.
+        """
         for pair, degrees in self._table.replicas.items():
             seen = set()
             for replicas in degrees:
                 rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
                 assert rounds is not None
-                # Fewer replicas with the same stashes leave more devices for stages.
-                if min(rounds, self._table.layer_count) in seen:
+                stashes = min(rounds, self._table.layer_count)
+                if stashes in seen and self._every_map_allowed:
                     continue
-                seen.add(min(rounds, self._table.layer_count))
+                seen.add(stashes)
                 yield MemoryCase(
                     *pair,
                     replicas,
@@ -405,6 +409,31 @@ class DefaultSource:
                     self._devices // (pair[1].block_size * replicas),
                     self._table.usable_bytes,
                 )
+
+    @property
+    def _every_map_allowed(self) -> bool:
+        """Whether there is a legal device map for all degrees that the devices suffice for."""
+        always = {"tight", "spread"} & set(self._problem.search.pitch)
+        return bool(always) and self._restriction.highest_hop_level is None
+
+    def allows(self, case: MemoryCase, stages: int) -> bool:
+        """Whether some device map with S stages exists, memory aside."""
+        if self._every_map_allowed:
+            return True
+        limit = self._restriction.highest_hop_level
+        vectors = self.vectors(case.configuration)
+        return any(
+            limit is None
+            or all(max(member[3:]) <= limit for s in vectors.stage_sets(m) for member in s)
+            for m in aligned_maps(
+                self._group_sizes,
+                self._devices,
+                case.configuration.block_size,
+                case.replicas,
+                stages,
+                self._problem.search,
+            )
+        )
 
     def memory(self, case: MemoryCase) -> Iterator[Array]:
         """Yield, per position from the end, the least bytes of every interval."""

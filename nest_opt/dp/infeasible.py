@@ -32,8 +32,9 @@ class Diagnosis:
     memory_bytes
         The least `memory_bytes` of a device with which something fits.
     devices
-        The least number of devices, in a larger network of the same kind, on
-        which something fits; None if there is no such number.
+        The least number of devices on which something fits, in a network with
+        room for them; None if there is no such number, or none can be told
+        since a constraint or the pitches restrict the device map.
     """
 
     case: MemoryCase | None = None
@@ -64,6 +65,8 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
             need = int(extend_max(used[:1], suffix)[0])
             suffix = extend_max(used, suffix)
             if need >= INFINITE or (search.pp and stages not in search.pp):
+                continue
+            if not source.allows(case, stages):
                 continue
             if stages <= case.most_stages and (closest is None or need < closest.need_bytes):
                 closest = _Closest(need, case, stages)

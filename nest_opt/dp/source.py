@@ -79,6 +79,10 @@ class CellSource(Protocol):
         """Yield the cases that differ in memory, whether or not anything fits."""
         ...
 
+    def allows(self, case: MemoryCase, stages: int) -> bool:
+        """Whether some device map with S stages exists, memory aside."""
+        ...
+
     def memory(self, case: MemoryCase) -> Iterator[Array]:
         """Yield, per position from the end, the least bytes of every interval."""
         ...
