@@ -1,0 +1,244 @@
+"""Interval matrices of the default cost model for one (microbatch, configuration)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import overload
+
+import numpy as np
+
+from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncKey, copies
+from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
+from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
+from nest_opt.problem import Configuration
+from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Recompute
+
+# Matrices kept of each sort and pair, by entries (8 bytes each); what was
+# dropped is computed anew.
+KEPT_ENTRIES = 2**21
+MIN_KEPT = 8
+
+
+class LazyMatrices(Sequence[Array]):
+    """Matrices by position, made when asked for: a long pipeline has many."""
+
+    def __init__(self, make: Callable[..., Array], keys: Sequence[tuple[object, ...]]) -> None:
+        self._make = make
+        self._keys = keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, place: int) -> Array: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "LazyMatrices": ...
+
+    def __getitem__(self, place: int | slice) -> "Array | LazyMatrices":
+        if isinstance(place, slice):
+            return LazyMatrices(self._make, self._keys[place])
+        return self._make(*self._keys[place])
+
+
+@dataclass
+class Suffix:
+    """The last stages of a pipeline: least max F and least sum F from each layer on.
+
+    Cells whose level vectors end alike share these, through `longer`.
+    """
+
+    max_ps: Array
+    sum_ps: Array
+    longer: dict[tuple[LevelSet, int], "Suffix"] = field(default_factory=dict)
+
+
+class PairMatrices:
+    """Interval costs of one (microbatch size, configuration).
+
+    Parameters
+    ----------
+    table
+        The coefficients.
+    microbatch, configuration
+        b and k.
+    forbidden_cuts, highest_hop_level
+        What the constraints take away, see `nest_opt.dp.rules`.
+    """
+
+    def __init__(
+        self,
+        table: CostTable,
+        pair: tuple[int, Configuration],
+        forbidden_cuts: frozenset[int],
+        highest_hop_level: int | None,
+    ) -> None:
+        self._table = table
+        self._configuration = pair[1]
+        self._costs = table.pairs[pair]
+        self._highest_hop_level = highest_hop_level
+        self._rows = np.array(table.layer_rows)
+        n = self.layers = len(self._rows)
+        cut = np.zeros(n + 1, np.bool_)
+        cut[[c for c in forbidden_cuts if 0 < c < n]] = True
+        ordered = np.arange(n + 1)[:, None] < np.arange(n + 1)[None, :]
+        self._empty = ~ordered | cut[:, None] | cut[None, :]
+        self.modes: list[Recompute] = [m for m in RECOMPUTE_MODES if m in self._costs.stash_bytes]
+        kept = max(MIN_KEPT, KEPT_ENTRIES // (n + 1) ** 2)
+        self._mode_times = lru_cache(kept)(self._compute_mode_times)
+        self._kept_stage_time = lru_cache(kept)(self._compute_stage_time)
+        self._kept_sync = lru_cache(kept)(self._compute_sync)
+        self.root = Suffix(suffix_start(n), suffix_start(n))
+
+    def _prefix(self, values: tuple[int, ...]) -> Array:
+        """Return running sums over layers of a per-row value, n + 1 of them."""
+        sums = np.zeros(self.layers + 1, np.int64)
+        np.cumsum(np.array(values, np.int64)[self._rows], out=sums[1:])
+        return sums
+
+    @staticmethod
+    def _intervals(prefix: Array) -> Array:
+        """Return the sum over each interval, from running sums."""
+        difference: Array = prefix[None, :] - prefix[:, None]
+        return difference
+
+    @cached_property
+    def backward_prefix(self) -> Array:
+        """Plain backward time of all layers before each layer."""
+        return self._prefix(self._costs.backward_ps)
+
+    @cached_property
+    def _states(self) -> Array:
+        return self._intervals(self._prefix(self._costs.states_bytes))
+
+    def _work(self, mode: Recompute) -> Array:
+        """Return the largest work bytes within each interval."""
+        work = np.array(self._costs.work_bytes[mode], np.int64)[self._rows]
+        largest = np.zeros((self.layers + 1, self.layers + 1), np.int64)
+        ordered = np.arange(self.layers)[:, None] <= np.arange(self.layers)[None, :]
+        largest[:-1, 1:] = np.where(ordered, work[None, :], 0)
+        np.maximum.accumulate(largest, axis=1, out=largest)
+        return largest
+
+    @cached_property
+    def _most_in_flight(self) -> dict[Recompute, Array]:
+        """Per mode, the most microbatches in flight that each interval has memory for."""
+        most = {}
+        for mode in self.modes:
+            free = self._table.usable_bytes - self._table.reserve_bytes - self._states
+            free -= self._work(mode)
+            stash = self._intervals(self._prefix(self._costs.stash_bytes[mode]))
+            fits = np.where(free >= 0, INFINITE, -1)
+            most[mode] = np.where(stash > 0, free // np.maximum(stash, 1), fits)
+        return most
+
+    def memory(self, in_flight: int) -> Array:
+        """Return the least bytes, over modes, of each interval; INFINITE where forbidden."""
+        least = np.full(self._empty.shape, INFINITE, np.int64)
+        for mode in self.modes:
+            stash = self._intervals(self._prefix(self._costs.stash_bytes[mode]))
+            # Bytes that overflow are out of any device's reach.
+            held = np.where(stash <= INFINITE // max(in_flight, 1), stash * in_flight, INFINITE)
+            used = held + self._states + self._work(mode) + self._table.reserve_bytes
+            np.minimum(least, used, out=least)
+        return np.where(self._empty, INFINITE, least)
+
+    def _compute_mode_times(self, levels: LevelSet) -> dict[Recompute, Array]:
+        """Return F of each interval by mode, memory aside, at a set of levels."""
+        members = [self._member_times(member) for member in levels]
+        return {
+            "none": np.maximum.reduce([plain for plain, _ in members]),
+            "full": np.maximum.reduce([repeated for _, repeated in members]),
+        }
+
+    def _member_times(self, member: Levels) -> tuple[Array, Array]:
+        """Return F without and with full recomputation at one tuple of levels."""
+        *group_levels, hop_in, hop_out = member
+        costs = self._costs
+        forward, backward = self._prefix(costs.forward_ps), self.backward_prefix.copy()
+        for group, level in zip(GROUPS, group_levels, strict=True):
+            if self._configuration.degree(group) > 1:
+                forward += self._prefix(costs.forward_collective_ps[group][level])
+                backward += self._prefix(costs.backward_collective_ps[group][level])
+        plain = self._intervals(forward + backward)
+        limit = self._highest_hop_level
+        if limit is not None and max(hop_in, hop_out) > limit:
+            plain = np.full_like(plain, INFINITE)
+        else:
+            if hop_in != NO_HOP:
+                plain = plain + np.array(costs.hop_ps[hop_in], np.int64)[:, None]
+            if hop_out != NO_HOP:
+                plain = plain + np.array(costs.hop_ps[hop_out], np.int64)[None, :]
+        return plain, np.minimum(plain + self._intervals(forward), INFINITE)
+
+    def stage_time(self, levels: LevelSet, in_flight: int) -> Array:
+        """Return the least F of each interval that fits with `in_flight` stashes."""
+        return self._kept_stage_time(levels, in_flight)
+
+    def _compute_stage_time(self, levels: LevelSet, in_flight: int) -> Array:
+        times = self._mode_times(levels)
+        best = np.full(self._empty.shape, INFINITE, np.int64)
+        # `full` adds a pass to `none`, so the first mode that fits is the least.
+        for mode in reversed(self.modes):
+            fits = self._most_in_flight[mode] >= in_flight
+            best = np.where(fits, times[mode], best)
+        best[self._empty] = INFINITE
+        return best
+
+    def mode(self, in_flight: int, low: int, high: int) -> Recompute:
+        """Return the mode of least F that fits an interval."""
+        return next(
+            mode for mode in self.modes if self._most_in_flight[mode][low, high] >= in_flight
+        )
+
+    def sync(self, replicas: int, levels: LevelSet) -> Array:
+        """Return Y of each interval at a set of (dense, expert) group levels."""
+        return self._kept_sync(replicas, levels)
+
+    def _compute_sync(self, replicas: int, levels: LevelSet) -> Array:
+        total = np.zeros(self._empty.shape, np.int64)
+        for member in levels:
+            of_rank = np.zeros(self._empty.shape, np.int64)
+            for parameter_class, level in zip(CLASSES, member, strict=True):
+                of_rank += self._class_sync(parameter_class, replicas, level)
+            np.maximum(total, of_rank, out=total)
+        return total
+
+    def _class_sync(self, name: ParameterClass, replicas: int, level: int) -> Array:
+        ranks = copies(self._configuration, name, replicas)
+        if ranks == 1:
+            return np.zeros(self._empty.shape, np.int64)
+        cost = self._table.sync[SyncKey(self._configuration, name, ranks, level)]
+        held = self._intervals(self._prefix(self._costs.parameters[name])) > 0
+        return np.where(held, cost.fixed_ps + self._intervals(self._prefix(cost.row_ps)), 0)
+
+    def exposed_sync(self, replicas: int, levels: LevelSet) -> Array:
+        """Return X of each interval: Y less the backward time of all layers before."""
+        hidden = self.backward_prefix[:, None]
+        exposed: Array = np.maximum(self.sync(replicas, levels) - hidden, 0)
+        return exposed
+
+    def has_sync(self, replicas: int) -> bool:
+        """Whether any layer's gradients are shared by several ranks."""
+        return any(
+            copies(self._configuration, name, replicas) > 1 and any(self._costs.parameters[name])
+            for name in CLASSES
+        )
+
+    def suffix(self, keys: list[tuple[LevelSet, int]]) -> Suffix:
+        """Return the suffix of the stages with these (levels, in flight), last stage first."""
+        node = self.root
+        for key in keys:
+            longer = node.longer.get(key)
+            if longer is None:
+                time = self.stage_time(*key)
+                longer = Suffix(extend_max(time, node.max_ps), extend_sum(time, node.sum_ps))
+                node.longer[key] = longer
+            node = longer
+        return node
+
+    def least(self, keys: list[tuple[LevelSet, int]]) -> tuple[int, int]:
+        """Return (least max F, least sum F) of whole pipelines with these keys."""
+        node = self.suffix(keys[:-1])
+        first = self.stage_time(*keys[-1])[:1]
+        return int(extend_max(first, node.max_ps)[0]), int(extend_sum(first, node.sum_ps)[0])
