@@ -3,7 +3,8 @@
 It is the only source of numbers for the evaluator, the dynamic program and
 any other solver of the same problem. Layers of one type share a row. Each
 entry is rounded once, from exact rationals; whatever is computed from the
-table afterwards is exact. `docs/cost_table.md` specifies the file format.
+table afterwards is exact. `docs/cost_table.md` specifies the file format,
+`nest_opt.cost.table_file` reads it.
 """
 
 import hashlib
@@ -151,7 +152,7 @@ def build_cost_table(problem: Problem) -> CostTable:
         pairs=pairs,
         sync=_sync_costs(problem, network, replicas),
     )
-    _refuse_overflow(table)
+    refuse_overflow(table)
     return table
 
 
@@ -277,8 +278,10 @@ def _collective_ps(
     total = 0
     for collective in profile.collectives:
         if collective.group == group and collective.phase == phase:
-            fixed, per_byte = network.collective_s(collective.operation, ranks, level)
-            total += collective.count * to_ps(fixed + per_byte * collective.bytes)
+            size, operation = Fraction(collective.bytes), collective.operation
+            algorithm = network.fastest_algorithm(operation, ranks, level, size)
+            fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
+            total += collective.count * to_ps(fixed + per_byte * size)
     return total
 
 
@@ -312,6 +315,13 @@ def _sync_costs(
     network: Network,
     replicas: Mapping[tuple[int, Configuration], tuple[int, ...]],
 ) -> dict[SyncKey, SyncCosts]:
+    """Return the gradient all-reduces of every class, number of copies and level.
+
+    The algorithm is the one that is fastest for the largest layer on the
+    outermost level: the same for all layers, so that a stage's sync stays a
+    sum over them, and for all levels, so that no level is faster than a lower.
+    """
+    top = network.level_count - 1
     per_parameter = Fraction(problem.job.bytes_per_parameter.gradients)
     costs: dict[SyncKey, SyncCosts] = {}
     for (microbatch, configuration), degrees in replicas.items():
@@ -324,17 +334,28 @@ def _sync_costs(
             ]
             for degree in degrees:
                 ranks = copies(configuration, parameter_class, degree)
+                algorithm = network.fastest_algorithm("all-reduce", ranks, top, max(sizes))
                 for level in range(network.level_count):
                     key = SyncKey(configuration, parameter_class, ranks, level)
                     if ranks > 1 and key not in costs:
-                        fixed, per_byte = network.collective_s("all-reduce", ranks, level)
+                        fixed, per_byte = network.collective_s(
+                            "all-reduce", ranks, level, algorithm
+                        )
                         costs[key] = SyncCosts(
                             to_ps(fixed), tuple(to_ps(per_byte * size) for size in sizes)
                         )
     return costs
 
 
-def _refuse_overflow(table: CostTable) -> None:
+def refuse_overflow(table: CostTable) -> None:
+    """Refuse a table whose totals leave the range of the search arrays.
+
+    Raises
+    ------
+    InstanceError
+        If one microbatch through all layers, one device's bytes with all
+        layers, or one sync of all layers reaches `MAX_TOTAL`.
+    """
     top = table.level_count - 1
 
     def refuse(what: str, total: int, limit: str) -> None:
@@ -404,52 +425,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _frozen(value: Any) -> Any:
-    """Turn JSON arrays into tuples, at any depth."""
-    if isinstance(value, dict):
-        return {key: _frozen(item) for key, item in value.items()}
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
-
-
-def table_from_json(data: Mapping[str, Any]) -> CostTable:
-    """Return the table that `table_to_json` wrote.
-
-    Raises
-    ------
-    InstanceError
-        If the data is not of the format.
-    """
-    try:
-        if (data["format"], data["version"]) != ("nest-opt-cost-table", 1):
-            raise ValueError(f"found format {data['format']!r} version {data['version']!r}")
-        pairs, replicas = {}, {}
-        for entry in data["pairs"]:
-            fields = dict(entry)
-            key = (fields.pop("microbatch"), Configuration(*fields.pop("configuration")))
-            replicas[key] = tuple(fields.pop("replicas"))
-            pairs[key] = PairCosts(**_frozen(fields))
-        sync = {
-            SyncKey(
-                Configuration(*entry["configuration"]),
-                entry["class"],
-                entry["copies"],
-                entry["level"],
-            ): SyncCosts(entry["fixed_ps"], tuple(entry["row_ps"]))
-            for entry in data["sync"]
-        }
-        return CostTable(
-            layer_rows=tuple(data["layer_rows"]),
-            level_count=data["levels"],
-            usable_bytes=data["usable_bytes"],
-            reserve_bytes=data["reserve_bytes"],
-            replicas=replicas,
-            pairs=pairs,
-            sync=sync,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InstanceError(
-            f"cost table: not of format nest-opt-cost-table version 1 ({error}): "
-            "write it anew from its problem"
-        ) from error

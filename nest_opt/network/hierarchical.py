@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import accumulate
 from operator import mul
 
-from nest_opt.problem.cluster import HierarchicalSpec
+from nest_opt.problem.cluster import Algorithm, HierarchicalSpec
 from nest_opt.problem.profile import Operation
 
 # Rounds of a ring over n ranks, in units of n - 1.
@@ -28,6 +28,7 @@ class HierarchicalNetwork:
 
     def __init__(self, spec: HierarchicalSpec) -> None:
         self._group_sizes = tuple(accumulate((level.size for level in spec.levels), mul))
+        self._algorithms = spec.algorithms
         self._latency_s = tuple(Fraction(level.latency_s) for level in spec.levels)
         self._bandwidth = tuple(
             accumulate((Fraction(level.bandwidth_bytes_per_s) for level in spec.levels), min)
@@ -54,10 +55,35 @@ class HierarchicalNetwork:
         """Return latency plus bytes over effective bandwidth, in exact seconds."""
         return self._latency_s[level] + size_bytes / self._bandwidth[level]
 
+    def fastest_algorithm(
+        self, operation: Operation, ranks: int, level: int, size_bytes: Fraction
+    ) -> Algorithm:
+        """Return the ring, or the tree where it is allowed and faster."""
+        if "tree" not in self._algorithms or operation != "all-reduce":
+            return "ring"
+        ring, tree = self._ring_s(operation, ranks, level), self._tree_s(ranks, level)
+        return "ring" if _total(ring, size_bytes) <= _total(tree, size_bytes) else "tree"
+
     def collective_s(
-        self, operation: Operation, ranks: int, level: int
+        self, operation: Operation, ranks: int, level: int, algorithm: Algorithm
     ) -> tuple[Fraction, Fraction]:
-        """Return a flat ring's (seconds, seconds per byte of the full buffer).
+        """Return a collective's (seconds, seconds per byte of the full buffer)."""
+        if algorithm == "tree":
+            return self._tree_s(ranks, level)
+        return self._ring_s(operation, ranks, level)
+
+    def _tree_s(self, ranks: int, level: int) -> tuple[Fraction, Fraction]:
+        """Return the terms of an all-reduce over a double binary tree.
+
+        Two trees of half the buffer each: every rank sends and receives the
+        buffer up and down once, over ceil(log2 n) steps each way (NCCL 2.4;
+        Sanders, Speck and Traeff 2009).
+        """
+        steps = 2 * (ranks - 1).bit_length()
+        return steps * self._latency_s[level], 2 / self._bandwidth[level]
+
+    def _ring_s(self, operation: Operation, ranks: int, level: int) -> tuple[Fraction, Fraction]:
+        """Return the terms of a flat ring over all ranks.
 
         A ring passes k = 2 (n - 1) messages for an all-reduce and n - 1 for
         the other operations, each 1/n of the buffer (Thakur et al. 2005).
@@ -67,3 +93,7 @@ class HierarchicalNetwork:
             rounds * self._latency_s[level],
             Fraction(rounds, ranks) / self._bandwidth[level],
         )
+
+
+def _total(terms: tuple[Fraction, Fraction], size_bytes: Fraction) -> Fraction:
+    return terms[0] + terms[1] * size_bytes

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from nest_opt.network.hierarchical import HierarchicalNetwork
-from nest_opt.problem.cluster import Cluster
+from nest_opt.problem.cluster import Algorithm, Cluster
 from nest_opt.problem.profile import Operation
 
 
@@ -34,8 +34,14 @@ class Network(Protocol):
         """Return the exact seconds of one point-to-point transfer."""
         ...
 
+    def fastest_algorithm(
+        self, operation: Operation, ranks: int, level: int, size_bytes: Fraction
+    ) -> Algorithm:
+        """Return the algorithm that a collective of this size would use."""
+        ...
+
     def collective_s(
-        self, operation: Operation, ranks: int, level: int
+        self, operation: Operation, ranks: int, level: int, algorithm: Algorithm
     ) -> tuple[Fraction, Fraction]:
         """Return a collective's exact (seconds, seconds per byte of the full buffer)."""
         ...

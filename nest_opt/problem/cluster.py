@@ -32,6 +32,11 @@ class DeviceKind(Frozen):
 
     @model_validator(mode="after")
     def _validate(self) -> "DeviceKind":
+        if self.usable_bytes < 1:
+            raise ValueError(
+                f"usable_share: found {self.usable_share}, which leaves no whole byte of "
+                f"{self.memory_bytes}: raise it"
+            )
         if self.reserve_bytes >= self.usable_bytes:
             raise ValueError(
                 f"reserve_bytes: found {self.reserve_bytes} bytes, less than {self.usable_bytes} "
@@ -59,10 +64,18 @@ class LevelSpec(Frozen):
     latency_s: Seconds
 
 
+Algorithm = Literal["ring", "tree"]
+
+
 class HierarchicalSpec(Frozen):
-    """A hierarchical network, innermost level first."""
+    """A hierarchical network, innermost level first.
+
+    `algorithms` are those that collectives may use; each call takes the one
+    that is faster for its bytes.
+    """
 
     type: Literal["hierarchical"]
+    algorithms: tuple[Algorithm, ...] = Field(default=("ring",), min_length=1)
     levels: tuple[LevelSpec, ...] = Field(min_length=1, max_length=6)
 
     @property
@@ -72,6 +85,11 @@ class HierarchicalSpec(Frozen):
 
     @model_validator(mode="after")
     def _validate(self) -> "HierarchicalSpec":
+        if "ring" not in self.algorithms:
+            raise ValueError(
+                f"algorithms: found {list(self.algorithms)}, ring is needed among them: "
+                "not every collective has another algorithm"
+            )
         if self.device_count > MAX_DEVICES:
             raise ValueError(
                 f"levels: found {self.device_count} devices (the product of sizes), at most "

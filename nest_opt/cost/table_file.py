@@ -1,0 +1,215 @@
+"""Reading cost tables: `docs/cost_table.md` specifies the format.
+
+A table comes with a certificate, whose maker is not trusted: what this module
+accepts, the search and the evaluator can use without further checks.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from nest_opt.cost.table import (
+    CLASSES,
+    MAX_TOTAL,
+    CostTable,
+    PairCosts,
+    ParameterClass,
+    Row,
+    SyncCosts,
+    SyncKey,
+    copies,
+    refuse_overflow,
+)
+from nest_opt.errors import InstanceError
+from nest_opt.problem import Configuration
+from nest_opt.problem.base import Degree, Flag, Frozen, Positive
+from nest_opt.problem.profile import GROUPS, Group, Recompute
+
+_Amount = Annotated[int, Field(strict=True, ge=0, lt=MAX_TOTAL)]
+_Amounts = tuple[_Amount, ...]
+_Degrees = tuple[Degree, Degree, Degree, Flag]
+
+
+class _PairEntry(Frozen):
+    """One entry of `pairs`: its key, its legal d and the fields of `PairCosts`."""
+
+    microbatch: Positive
+    configuration: _Degrees
+    replicas: tuple[Degree, ...]
+    forward_ps: _Amounts
+    backward_ps: _Amounts
+    forward_collective_ps: dict[Group, tuple[_Amounts, ...]]
+    backward_collective_ps: dict[Group, tuple[_Amounts, ...]]
+    parameters: dict[ParameterClass, _Amounts]
+    states_bytes: _Amounts
+    stash_bytes: dict[Recompute, _Amounts] = Field(min_length=1)
+    work_bytes: dict[Recompute, _Amounts]
+    hop_ps: tuple[_Amounts, ...]
+
+    @property
+    def key(self) -> tuple[int, Configuration]:
+        """(microbatch size, configuration)."""
+        return self.microbatch, Configuration(*self.configuration)
+
+    def costs(self) -> PairCosts:
+        """Return the entry without its key and degrees."""
+        return PairCosts(**{field.name: getattr(self, field.name) for field in fields(PairCosts)})
+
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """Yield every array that has one entry a row, with the name of its field."""
+        for name in ("forward_ps", "backward_ps", "states_bytes"):
+            yield name, getattr(self, name)
+        for name in ("parameters", "stash_bytes", "work_bytes"):
+            yield from ((name, row) for row in getattr(self, name).values())
+        for name in ("forward_collective_ps", "backward_collective_ps"):
+            yield from ((name, row) for rows in getattr(self, name).values() for row in rows)
+
+    def levels(self) -> Iterator[tuple[str, tuple[Row, ...]]]:
+        """Yield every array that has one entry a network level, with the name of its field."""
+        yield "hop_ps", self.hop_ps
+        for name in ("forward_collective_ps", "backward_collective_ps"):
+            yield from ((name, rows) for rows in getattr(self, name).values())
+
+
+class _SyncEntry(Frozen):
+    """One entry of `sync`: the fields of `SyncKey` and `SyncCosts`."""
+
+    configuration: _Degrees
+    parameter_class: ParameterClass = Field(alias="class")
+    copies: Positive
+    level: _Amount
+    fixed_ps: _Amount
+    row_ps: _Amounts
+
+    @property
+    def key(self) -> SyncKey:
+        """What the costs belong to."""
+        configuration = Configuration(*self.configuration)
+        return SyncKey(configuration, self.parameter_class, self.copies, self.level)
+
+
+class _TableFile(Frozen):
+    """A cost table's file."""
+
+    format: Literal["nest-opt-cost-table"]
+    version: Annotated[int, Field(strict=True, ge=1, le=1)]
+    layer_rows: _Amounts = Field(min_length=1)
+    levels: Annotated[int, Field(strict=True, ge=1)]
+    usable_bytes: _Amount
+    reserve_bytes: _Amount
+    pairs: tuple[_PairEntry, ...] = Field(min_length=1)
+    sync: tuple[_SyncEntry, ...]
+
+
+def table_from_json(data: Any) -> CostTable:
+    """Return the table that `nest_opt.cost.table.table_to_json` wrote.
+
+    Raises
+    ------
+    InstanceError
+        If the data is not of the format: a field is missing, unknown or of
+        another type; an array has another length than layers, rows and levels
+        ask for; an entry is missing or comes twice; a time falls from one
+        network level to the next; or a total leaves the range of the search.
+    """
+    try:
+        file = _TableFile.model_validate(data)
+    except ValidationError as error:
+        item = error.errors(include_url=False)[0]
+        place = ".".join(map(str, item["loc"])) or "the table"
+        found = "nothing" if item["type"] == "missing" else repr(item["input"])[:60]
+        raise _malformed(place, found, item["msg"].removeprefix("Input ")) from error
+    _refuse_shapes(file)
+    table = CostTable(
+        layer_rows=file.layer_rows,
+        level_count=file.levels,
+        usable_bytes=file.usable_bytes,
+        reserve_bytes=file.reserve_bytes,
+        replicas={entry.key: entry.replicas for entry in file.pairs},
+        pairs={entry.key: entry.costs() for entry in file.pairs},
+        sync={entry.key: SyncCosts(entry.fixed_ps, entry.row_ps) for entry in file.sync},
+    )
+    if len(table.pairs) < len(file.pairs):
+        raise _malformed("pairs", "an entry 2 times", "1 is allowed")
+    needed = _sync_keys(table)
+    if set(table.sync) != needed or len(table.sync) < len(file.sync):
+        raise _malformed(
+            "sync", f"{len(file.sync)} entries", f"{len(needed)} are needed: one for each "
+            "configuration, class, number of copies above 1 and level"
+        )  # fmt: skip
+    for key in needed:
+        if key.level:
+            costs = [table.sync[replace(key, level=key.level - lower)] for lower in (1, 0)]
+            _refuse_falling("sync", [(cost.fixed_ps, *cost.row_ps) for cost in costs])
+    refuse_overflow(table)
+    return table
+
+
+def _malformed(place: str, found: object, allowed: str) -> InstanceError:
+    return InstanceError(
+        f"cost table (format nest-opt-cost-table, version 1): {place}: found {found}, {allowed}: "
+        "write the table anew from its problem"
+    )
+
+
+def _refuse_shapes(file: _TableFile) -> None:
+    """Refuse arrays and keys that are not those of the table's layers, rows and levels."""
+    rows, cuts = len(set(file.layer_rows)), len(file.layer_rows) + 1
+    if max(file.layer_rows) != rows - 1:
+        raise _malformed("layer_rows", max(file.layer_rows), f"rows 0 to {rows - 1} are needed")
+
+    def refuse_length(place: str, values: tuple[Any, ...], length: int, what: str) -> None:
+        if len(values) != length:
+            raise _malformed(place, f"{len(values)} entries", f"{length} are needed, one a {what}")
+
+    for number, entry in enumerate(file.pairs):
+        place = f"pairs.{number}"
+        _refuse_keys(place, entry)
+        for name, levels in entry.levels():
+            refuse_length(f"{place}.{name}", levels, file.levels, "network level")
+            _refuse_falling(f"{place}.{name}", levels)
+        for name, row in entry.rows():
+            refuse_length(f"{place}.{name}", row, rows, "row")
+        for hops in entry.hop_ps:
+            refuse_length(f"{place}.hop_ps", hops, cuts, "cut")
+    for number, sync in enumerate(file.sync):
+        refuse_length(f"sync.{number}.row_ps", sync.row_ps, rows, "row")
+
+
+def _refuse_falling(place: str, levels: Sequence[Row]) -> None:
+    """Refuse times that fall with the level: the search looks at the highest levels alone."""
+    for inner, outer in pairwise(levels):
+        for low, high in zip(inner, outer, strict=False):
+            if high < low:
+                raise _malformed(
+                    place, f"{high} ps a level above {low} ps", f"at least {low} ps is needed"
+                )
+
+
+def _refuse_keys(place: str, entry: _PairEntry) -> None:
+    if list(entry.replicas) != sorted(set(entry.replicas)):
+        raise _malformed(f"{place}.replicas", list(entry.replicas), "rising numbers are needed")
+    keyed: list[tuple[str, Mapping[Any, Any], tuple[str, ...]]] = [
+        ("forward_collective_ps", entry.forward_collective_ps, GROUPS),
+        ("backward_collective_ps", entry.backward_collective_ps, GROUPS),
+        ("parameters", entry.parameters, CLASSES),
+        ("work_bytes", entry.work_bytes, tuple(entry.stash_bytes)),
+    ]
+    for name, mapping, keys in keyed:
+        if set(mapping) != set(keys):
+            raise _malformed(f"{place}.{name}", f"keys {list(mapping)}", f"{keys} are needed")
+
+
+def _sync_keys(table: CostTable) -> set[SyncKey]:
+    """Return the keys that the search may ask a table's syncs for."""
+    return {
+        SyncKey(configuration, name, ranks, level)
+        for (_, configuration), degrees in table.replicas.items()
+        for name in CLASSES
+        for degree in degrees
+        if (ranks := copies(configuration, name, degree)) > 1
+        for level in range(table.level_count)
+    }
