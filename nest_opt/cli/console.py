@@ -1,0 +1,35 @@
+"""Text on its way to the terminal."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+def make_console(stderr: bool = False) -> "Console":
+    """Return a console that takes text literally: no markup, no emoji, no guessed colours."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def print_report(*parts: "RenderableType") -> None:
+    """Print a report on standard output."""
+    console = make_console()
+    # Rich would end the process by itself on a closed pipe, with an exit code
+    # that means something else here.
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part)
+    text = "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+    click.echo(text, nl=False)
+
+
+def printable(text: str) -> str:
+    """Return text with everything escaped that could move a cursor or change colours."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )

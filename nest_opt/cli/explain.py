@@ -1,0 +1,99 @@
+"""Facts about a result that its raw fields only imply: level names, and why nothing fits."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nest_opt.api import SolveResult
+from nest_opt.cost.table import CLASSES
+from nest_opt.dp.source import MemoryCase
+from nest_opt.network import build_network
+from nest_opt.plan.evaluate import StageEvaluation, sync_group
+from nest_opt.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a problem has no plan.
+
+    Attributes
+    ----------
+    reason
+        `memory`: `stage`, the heaviest stage of the placement that needs the
+        least memory, does not fit. `constraints`: what the search space and
+        the constraints leave has no placement on these devices, whatever
+        their memory.
+    case, stages, stage_number, layers, stage
+        That placement and stage, None (or empty) for `constraints`.
+    usable_bytes
+        What a stage may fill on a device.
+    memory_bytes, devices
+        The smallest changes that make something fit, None where that change
+        alone does not, or is not known to.
+    """
+
+    reason: Literal["memory", "constraints"]
+    usable_bytes: int
+    case: MemoryCase | None = None
+    stages: int | None = None
+    stage_number: int | None = None
+    layers: tuple[str, ...] = ()
+    stage: StageEvaluation | None = None
+    memory_bytes: int | None = None
+    devices: int | None = None
+
+
+def failure(result: SolveResult) -> Failure:
+    """Return why a search found nothing."""
+    diagnosis, problem = result.diagnosis, result.problem
+    usable = problem.cluster.device_kind.usable_bytes
+    if diagnosis is None:
+        return Failure("constraints", usable)
+    stage = diagnosis.heaviest
+    if stage is None:
+        return Failure("constraints", usable, devices=diagnosis.devices)
+    return Failure(
+        "memory",
+        usable,
+        diagnosis.case,
+        diagnosis.stages,
+        diagnosis.stage,
+        problem.model.ids[stage.low : stage.high],
+        stage,
+        diagnosis.memory_bytes,
+        diagnosis.devices,
+    )
+
+
+def group_levels(plan: Plan, stage: StageEvaluation) -> dict[str, str]:
+    """Return the name of the level that each group and hop of a stage spans."""
+    return {name: level_name(plan, level) for name, level in stage.levels.items()}
+
+
+def sync_levels(plan: Plan, stage: StageEvaluation, number: int) -> dict[str, str]:
+    """Return the name of the level of each sync group; all of them where ranks differ."""
+    if plan.problem.job.cost_model == "artifact":
+        return {}
+    network = build_network(plan.problem.cluster)
+    k, device_map = plan.configuration, plan.placement().device_map
+    names = {}
+    # One rank of each group: dense parameters are sharded over tp alone.
+    shards = {"dense": 1, "expert": k.ep}
+    for parameter_class in CLASSES:
+        if f"{parameter_class} gradients" not in stage.sync_terms_ps:
+            continue
+        ranks = [
+            tp + k.tp * k.cp * part for tp in range(k.tp) for part in range(shards[parameter_class])
+        ]
+        levels = {
+            network.level(sync_group(device_map, k, parameter_class, number, rank))
+            for rank in ranks
+        }
+        names[f"{parameter_class} gradients"] = " or ".join(
+            level_name(plan, level) for level in sorted(levels)
+        )
+    return names
+
+
+def level_name(plan: Plan, level: int) -> str:
+    """Return a network level's name."""
+    return plan.problem.cluster.network.levels[level].name

@@ -1,0 +1,98 @@
+"""`nest-opt import`: turn a foreign file into a problem file."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nest_opt.cli.group import ChoiceGroup, json_option
+from nest_opt.cli.import_formats import FORMATS, ImportFormat
+
+if TYPE_CHECKING:
+    from nest_opt.problem.base import Frozen
+
+
+class _FormatGroup(ChoiceGroup):
+    noun = "format"
+
+
+@click.group(
+    "import",
+    cls=_FormatGroup,
+    invoke_without_command=True,
+    subcommand_metavar="FORMAT FILE [OPTIONS]",
+)
+@click.pass_context
+def import_command(ctx: click.Context) -> None:
+    """Turn a foreign file into a problem file."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _command(entry: ImportFormat) -> click.Command:
+    """Return the command that imports one format."""
+
+    @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+    @click.option(
+        "-o",
+        "--output",
+        metavar="PROBLEM",
+        type=click.Path(path_type=Path),
+        help="Write the problem here instead of on standard output.",
+    )
+    @json_option
+    def run(path: Path, output: Path | None, as_json: bool, **options: Any) -> int:
+        return _import(entry, path, output, as_json, options)
+
+    run.__doc__ = entry.summary
+    make: Callable[[Callable[..., int]], click.Command] = click.command(entry.name)
+    command = make(run)
+    command.params[1:1] = entry.options
+    return command
+
+
+def _import(
+    entry: ImportFormat,
+    path: Path,
+    output: Path | None,
+    as_json: bool,
+    options: dict[str, Any],
+) -> int:
+    from nest_opt.cli.output_files import check_output, write_text
+    from nest_opt.problem.files import to_json_text
+
+    if output:
+        check_output(output, path)
+    entity = entry.read(path, **options)
+    text = to_json_text(entity)
+    if output:
+        write_text(output, text)
+    if as_json:
+        from nest_opt.cli.json_output import import_json, print_json
+
+        print_json(import_json(entry.name, output, text))
+    elif output:
+        click.echo(f"wrote {output}: {_described(entity)}")
+    else:
+        click.echo(text, nl=False)
+    return 0
+
+
+def _described(entity: "Frozen") -> str:
+    """Return what was imported, in a few words."""
+    from nest_opt.cli.console import printable
+    from nest_opt.cli.units import count_text
+    from nest_opt.problem import Problem
+
+    if not isinstance(entity, Problem):
+        return type(entity).__name__
+    return (
+        f"problem {printable(entity.name)!r}, {count_text(len(entity.model.ids), 'layer')}, "
+        f"{count_text(entity.cluster.device_count, 'device')}, "
+        f"a global batch of {count_text(entity.job.global_batch, 'sequence')}"
+    )
+
+
+for _entry in FORMATS.values():
+    import_command.add_command(_command(_entry))

@@ -1,0 +1,112 @@
+"""A plan in a few lines: its degrees, and a table of its stages."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+
+from nest_opt.cli.console import printable
+from nest_opt.cli.units import bytes_text, count_text, percent_text, time_text
+from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.plan.evaluate import Evaluation, StageEvaluation
+from nest_opt.plan.plan import Plan
+
+# Equal widths line up grids that follow each other.
+LABEL_WIDTH = 9
+
+
+def facts(rows: dict[str, str]) -> RenderableType:
+    """Return names and what is to be said of them, as two columns."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column(overflow="fold")
+    for name, text in rows.items():
+        grid.add_row(name.ljust(LABEL_WIDTH), text)
+    return grid
+
+
+def degree_facts(plan: Plan, broken: bool = False) -> dict[str, str]:
+    """Return rows on a plan's degrees, placement and devices.
+
+    `broken` says that its blocks may overlap or leave the cluster.
+    """
+    device_map = plan.placement().device_map
+    total = plan.problem.cluster.device_count
+    usable = plan.problem.cluster.device_kind.usable_bytes
+    used = device_map.devices_used
+    count = f"{used:,} of {total:,} used, {total - used:,} idle"
+    if broken:
+        count = f"blocks for {used:,} where there are {total:,}"
+    return {
+        "degrees": degrees_text(plan),
+        "batch": batch_text(plan),
+        "placement": f"rank order {plan.order}, pitch {count_text(plan.pitch, 'device')}, "
+        f"blocks of {count_text(device_map.block_size, 'device')}",
+        "devices": f"{count}; {bytes_text(usable)} of memory usable on each",
+    }
+
+
+def degrees_text(plan: Plan) -> str:
+    """Return the degrees of a plan in one line."""
+    sp = "on" if plan.sp else "off"
+    return (
+        f"microbatch {plan.microbatch}, tp {plan.tp}, cp {plan.cp}, ep {plan.ep}, sp {sp}, "
+        f"dp {plan.dp}, pp {len(plan.stages)}"
+    )
+
+
+def batch_text(plan: Plan) -> str:
+    """Return how the global batch is divided."""
+    job = plan.problem.job
+    batch = f"{count_text(job.global_batch, 'sequence')} per batch"
+    rounds = rounds_per_batch(job, plan.microbatch, plan.ep, plan.dp)
+    if rounds is None:
+        return batch
+    padded = " (padded)" if rounds * plan.microbatch * plan.ep * plan.dp > job.global_batch else ""
+    noun = "microbatch" if rounds == 1 else "microbatches"
+    return f"{batch}, m = {rounds:,} {noun} per pipeline{padded}"
+
+
+def layers_text(names: tuple[str, ...]) -> str:
+    """Return the first and the last of a stage's layers."""
+    ends = names if len(names) == 1 else (names[0], names[-1])
+    return " .. ".join(printable(name) for name in ends)
+
+
+def range_text(block: range) -> str:
+    """Return the first and the last of a block's devices."""
+    return str(block[0]) if len(block) == 1 else f"{block[0]}-{block[-1]}"
+
+
+def stage_table(plan: Plan, evaluation: Evaluation | None) -> RenderableType:
+    """Return a table with one row per stage; without costs where there is no evaluation."""
+    device_map = plan.placement().device_map
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold"
+    )
+    table.add_column("stage", justify="right", no_wrap=True)
+    table.add_column("layers (count)", overflow="fold")
+    table.add_column("devices,\nreplica 0", no_wrap=True)
+    table.add_column("recom-\npute", no_wrap=True)
+    if evaluation:
+        table.add_column("time per\nmicrobatch", justify="right", no_wrap=True)
+        table.add_column("sync per\nbatch", justify="right", no_wrap=True)
+        table.add_column("memory\nused", justify="right", no_wrap=True)
+        table.add_column("of\nusable", justify="right", no_wrap=True)
+    for number, stage in enumerate(plan.stages):
+        table.add_row(
+            str(number),
+            f"{layers_text(stage.layers)} ({len(stage.layers):,})",
+            range_text(device_map.block(0, number)),
+            stage.recompute,
+            *(_costs(evaluation.stages[number]) if evaluation else ()),
+        )
+    return table
+
+
+def _costs(stage: StageEvaluation) -> tuple[str, ...]:
+    return (
+        time_text(stage.time_ps),
+        time_text(stage.sync_ps),
+        bytes_text(stage.memory_bytes),
+        percent_text(stage.memory_bytes, stage.usable_bytes),
+    )
