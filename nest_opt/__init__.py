@@ -1,9 +1,15 @@
 """nest_opt: how to train a large model on a cluster, with a proof of how good the answer is."""
 
-from nest_opt.api import SolveResult, VerifyResult, solve, verify
-from nest_opt.errors import InstanceError, NestOptError, PlanError
-from nest_opt.plan.plan import Plan
-from nest_opt.problem import Problem
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nest_opt.api import SolveResult, VerifyResult, solve, verify
+    from nest_opt.errors import InstanceError, NestOptError, PlanError
+    from nest_opt.plan.plan import Plan
+    from nest_opt.problem import Problem
+
+__version__ = "0.1.0"
 
 __all__ = [
     "InstanceError",
@@ -17,4 +23,17 @@ __all__ = [
     "verify",
 ]
 
-__version__ = "0.1.0"
+_HOMES = {
+    "nest_opt.api": ("SolveResult", "VerifyResult", "solve", "verify"),
+    "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),
+    "nest_opt.plan.plan": ("Plan",),
+    "nest_opt.problem": ("Problem",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is exported when it is first used: help needs no numpy."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'nest_opt' has no attribute {name!r}")

@@ -66,9 +66,7 @@ def test_the_smallest_change_of_memory_is_the_smallest(mode: list[str]) -> None:
     """With the memory that the diagnosis names something fits; with a byte less nothing does."""
 
     def with_memory(memory_bytes: int) -> Problem:
-        return sample(
-            layers=5, sizes=(2, 2), memory_bytes=memory_bytes, search={"recompute": mode}
-        )
+        return sample(layers=5, sizes=(2, 2), memory_bytes=memory_bytes, search={"recompute": mode})
 
     result = solve(with_memory(20_000))
     assert result.status == "infeasible"

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nest_opt.api import SolveResult
-from nest_opt.cost.table import CLASSES
 from nest_opt.dp.source import MemoryCase
-from nest_opt.network import build_network
-from nest_opt.plan.evaluate import StageEvaluation, sync_group
+from nest_opt.plan.evaluate import StageEvaluation
 from nest_opt.plan.plan import Plan
 
 
@@ -65,33 +63,8 @@ def failure(result: SolveResult) -> Failure:
 
 
 def group_levels(plan: Plan, stage: StageEvaluation) -> dict[str, str]:
-    """Return the name of the level that each group and hop of a stage spans."""
+    """Return the name of the level of each group, hop and sync term of a stage."""
     return {name: level_name(plan, level) for name, level in stage.levels.items()}
-
-
-def sync_levels(plan: Plan, stage: StageEvaluation, number: int) -> dict[str, str]:
-    """Return the name of the level of each sync group; all of them where ranks differ."""
-    if plan.problem.job.cost_model == "artifact":
-        return {}
-    network = build_network(plan.problem.cluster)
-    k, device_map = plan.configuration, plan.placement().device_map
-    names = {}
-    # One rank of each group: dense parameters are sharded over tp alone.
-    shards = {"dense": 1, "expert": k.ep}
-    for parameter_class in CLASSES:
-        if f"{parameter_class} gradients" not in stage.sync_terms_ps:
-            continue
-        ranks = [
-            tp + k.tp * k.cp * part for tp in range(k.tp) for part in range(shards[parameter_class])
-        ]
-        levels = {
-            network.level(sync_group(device_map, k, parameter_class, number, rank))
-            for rank in ranks
-        }
-        names[f"{parameter_class} gradients"] = " or ".join(
-            level_name(plan, level) for level in sorted(levels)
-        )
-    return names
 
 
 def level_name(plan: Plan, level: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from nest_opt.api import SolveResult, VerifyResult
-from nest_opt.cli.explain import Failure, failure, group_levels, sync_levels
+from nest_opt.cli.explain import Failure, failure, group_levels
 from nest_opt.cli.value import FORMULAS, objective_terms, sequences_per_s
 from nest_opt.cost.units import to_s
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation, evaluated_objective
@@ -244,5 +244,5 @@ def _stage_costs(plan: Plan, evaluation: Evaluation | None, number: int) -> Obje
         "exposed_sync_ps": str(stage.exposed_sync_ps),
         "in_flight": stage.in_flight,
         "memory_terms_bytes": dict(stage.memory_terms_bytes),
-        "levels": {**group_levels(plan, stage), **sync_levels(plan, stage, number)},
+        "levels": group_levels(plan, stage),
     }

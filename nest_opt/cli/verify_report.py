@@ -8,7 +8,7 @@ from rich.text import Text
 
 from nest_opt.api import VerifyResult
 from nest_opt.cli.console import printable
-from nest_opt.cli.explain import group_levels, sync_levels
+from nest_opt.cli.explain import group_levels
 from nest_opt.cli.solve_report import headline
 from nest_opt.cli.stage_table import degree_facts, facts, layers_text, range_text
 from nest_opt.cli.units import (
@@ -133,7 +133,6 @@ def _stage_terms(plan: Plan, evaluation: Evaluation, number: int) -> Table:
         level = levels.get(name.removesuffix(" collectives"))
         _add(table, f"  {name}", time_text(value), _over(level))
     _add(table, "Y, sync per batch", time_text(stage.sync_ps), "")
-    levels = sync_levels(plan, stage, number)
     for name, value in stage.sync_terms_ps.items():
         _add(table, f"  {name}", time_text(value), _over(levels.get(name)))
     if evaluation.objective == "fill-drain":

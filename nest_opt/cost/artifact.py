@@ -56,6 +56,13 @@ class ArtifactCosts:
                 f"job.cost_model artifact: found microbatch sizes {sizes} and recomputation modes "
                 f"{list(problem.search.recompute)}, 1 of each is allowed: import the file anew"
             )
+        search = problem.search
+        if problem.constraints or "pp-inner" not in search.order or "tight" not in search.pitch:
+            raise InstanceError(
+                f"job.cost_model artifact: found {len(problem.constraints)} constraints, order "
+                f"{list(search.order)} and pitch {list(search.pitch)}; no constraint is allowed, "
+                "pp-inner and tight are needed: remove them, or use the default cost model"
+            )
         self.microbatch = sizes[0]
         self.usable_bytes = problem.cluster.device_kind.usable_bytes
         self.recomputes = problem.search.recompute == ("full",)

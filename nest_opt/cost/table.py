@@ -186,15 +186,19 @@ def _no_legal_degree(problem: Problem) -> str:
             f"search: the smallest block (tp * cp * ep) has {smallest} devices, the cluster has "
             f"{devices}: add devices or allow smaller degrees"
         )
-    choices = []
+    smallest_block: dict[tuple[int, int], int] = {}
     for microbatch, configuration in problem.candidates:
-        streams, most = microbatch * configuration.ep, devices // configuration.block_size
-        legal = [d for d in range(1, most + 1) if batch % (streams * d) == 0]
+        key = (microbatch, configuration.ep)
+        block = configuration.block_size
+        smallest_block[key] = min(block, smallest_block.get(key, block))
+    choices = []
+    for (microbatch, ep), block in smallest_block.items():
+        legal = [d for d in range(1, devices // block + 1) if batch % (microbatch * ep * d) == 0]
         if legal:
             some = ", ".join(map(str, legal[:12])) + (", ..." if len(legal) > 12 else "")
-            choices.append(f"microbatch={microbatch} ep={configuration.ep}: dp {some}")
+            choices.append(f"microbatch={microbatch} ep={ep}: dp {some}")
     asked = "any dp" if problem.search.dp is None else f"dp {list(problem.search.dp)}"
-    named = "; ".join(dict.fromkeys(choices)) or "none on these devices"
+    named = "; ".join(choices) or "none on these devices"
     return (
         f"job.global_batch: found {batch}, which microbatch * ep * dp does not divide for {asked}; "
         f"legal choices: {named}; choose one of these, change the global batch, or set job.pad"

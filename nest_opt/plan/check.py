@@ -70,6 +70,14 @@ def _check_batch(costs: Costs, placement: Placement) -> Iterator[Violation]:
 def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:
     """Yield a violation if blocks overlap or leave the cluster."""
     device_map, limit = placement.device_map, costs.problem.cluster.device_count
+    if device_map.devices_used > limit:
+        yield Violation(
+            "devices",
+            f"tp * cp * ep * dp * stages = {device_map.devices_used} devices",
+            f"{limit} devices exist",
+            "lower a degree or the number of stages",
+        )
+        return
     starts = sorted(
         device_map.block_start(replica, stage)
         for replica in range(device_map.replicas)
@@ -97,11 +105,13 @@ def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:
 def _check_memory(evaluation: Evaluation) -> Iterator[Violation]:
     for number, stage in enumerate(evaluation.stages):
         if stage.memory_bytes > stage.usable_bytes:
-            terms = ", ".join(f"{name} {size}" for name, size in stage.memory_terms_bytes.items())
+            terms = ", ".join(
+                f"{name} {size:,} bytes" for name, size in stage.memory_terms_bytes.items()
+            )
             yield Violation(
                 "memory",
-                f"{stage.memory_bytes} bytes on each device of stage {number} ({terms})",
-                f"at most {stage.usable_bytes} bytes are usable",
-                f"free {stage.memory_bytes - stage.usable_bytes} bytes: fewer layers in the "
+                f"{stage.memory_bytes:,} bytes on each device of stage {number} ({terms})",
+                f"at most {stage.usable_bytes:,} bytes are usable",
+                f"free {stage.memory_bytes - stage.usable_bytes:,} bytes: fewer layers in the "
                 "stage, recomputation, or higher degrees",
             )

@@ -49,7 +49,8 @@ class StageEvaluation:
     memory_terms_bytes
         Terms of the memory used; their sum must not exceed `usable_bytes`.
     levels
-        Network level by group and hop, of the replica of `time_terms_ps`.
+        Network level by group, hop and sync term, of the replica of
+        `time_terms_ps` and the rank of `sync_terms_ps`.
     """
 
     low: int
@@ -185,6 +186,7 @@ def evaluate_stage(
             "use degrees that problem.search and the profiles have"
         )
     rows = table.layer_rows[low:high]
+    sync_terms, sync_levels = _sync_terms(costs, cell, stage, rows)
     flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
     time_terms, levels = max(
         (
@@ -198,7 +200,7 @@ def evaluate_stage(
         high=high,
         recompute=mode,
         time_terms_ps=time_terms,
-        sync_terms_ps=_sync_terms(costs, cell, stage, rows),
+        sync_terms_ps=sync_terms,
         backward_before_ps=sum(pair.backward_ps[row] for row in table.layer_rows[:low]),
         in_flight=flight,
         memory_terms_bytes={
@@ -208,7 +210,7 @@ def evaluate_stage(
             "reserve": table.reserve_bytes,
         },
         usable_bytes=table.usable_bytes,
-        levels=levels,
+        levels={**levels, **sync_levels},
     )
 
 
@@ -256,8 +258,10 @@ def block_groups(
             yield tuple(block[rank + stride * member] for member in range(degree))
 
 
-def _sync_terms(costs: Costs, cell: Cell, stage: int, rows: tuple[int, ...]) -> dict[str, int]:
-    """Return the terms of Y for the worst rank of a stage."""
+def _sync_terms(
+    costs: Costs, cell: Cell, stage: int, rows: tuple[int, ...]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the terms of Y for the worst rank of a stage, and the levels that they come from."""
     table, configuration, device_map = costs.table, cell.configuration, cell.device_map
     parameters = table.pairs[cell.pair].parameters
     held = [
@@ -266,16 +270,17 @@ def _sync_terms(costs: Costs, cell: Cell, stage: int, rows: tuple[int, ...]) -> 
         if copies(configuration, name, device_map.replicas) > 1
         and any(parameters[name][row] for row in rows)
     ]
-    worst: dict[str, int] = {}
+    found: list[tuple[dict[str, int], dict[str, int]]] = []
     for rank in range(configuration.block_size):
-        terms = {}
+        terms, levels = {}, {}
         for name in held:
             group = sync_group(device_map, configuration, name, stage, rank)
-            cost = table.sync[SyncKey(configuration, name, len(group), costs.network.level(group))]
+            level = costs.network.level(group)
+            cost = table.sync[SyncKey(configuration, name, len(group), level)]
             terms[f"{name} gradients"] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
-        if not worst or sum(terms.values()) > sum(worst.values()):
-            worst = terms
-    return worst
+            levels[f"{name} gradients"] = level
+        found.append((terms, levels))
+    return max(found, key=lambda rank: sum(rank[0].values()))
 
 
 def sync_group(

@@ -33,14 +33,23 @@ def _exact_decimal(value: Any) -> Any:
         return value
     text = str(value)
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"should have at most {MAX_DIGITS} characters")
+        raise ValueError(
+            f"found a number of {len(text)} characters ({text[:20]}...), at most {MAX_DIGITS} are "
+            "allowed: shorten it"
+        )
     try:
         number = Decimal(text)
     except ArithmeticError as error:
-        raise ValueError("should be a number or a decimal string") from error
+        raise ValueError(
+            f"found {text!r}, a number of magnitude 1e-40 to 1e40, or 0, is needed: "
+            "correct the value"
+        ) from error
     # A huge exponent is short to write and endless to compute with.
     if not number.is_finite() or (number and abs(number.adjusted()) > MAX_DIGITS):
-        raise ValueError("should be a finite number of magnitude 1e-40 to 1e40, or 0")
+        raise ValueError(
+            f"found {text}, a finite number of magnitude 1e-40 to 1e40, or 0, is needed: "
+            "correct the value"
+        )
     return number
 
 

@@ -16,6 +16,7 @@ from nest_opt.problem.profile import Configuration
 from nest_opt.problem.search import SearchSpace
 
 DEFAULT_MICROBATCHES = (1, 2, 4, 8)
+DEFAULTS = {name: field.default for name, field in SearchSpace.model_fields.items()}
 
 
 class Problem(Frozen):
@@ -66,13 +67,13 @@ class Problem(Frozen):
                 microbatch, configuration := Configuration(tp, cp, ep, bool(sp))
             )
         )
-        for place, (dimension, values) in enumerate(asked.items()):
-            if found and dimension not in search.model_fields_set:
-                continue
-            have = {(pair[0], *pair[1])[place] for pair in found}
-            for value in values:
+        # What the file or the user names must exist; of open dimensions, what does.
+        named = [name for name in asked if getattr(search, name) != DEFAULTS[name]]
+        for name in named or list(asked) * (not found):
+            have = {(pair[0], *pair[1])[list(asked).index(name)] for pair in found}
+            for value in asked[name]:
                 if value not in have:
-                    raise InstanceError(self._unprofiled(dimension, value))
+                    raise InstanceError(self._unprofiled(name, value))
         return found
 
     def _unprofiled(self, dimension: str, value: int) -> str:

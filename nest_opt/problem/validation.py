@@ -1,7 +1,9 @@
 """Reading untrusted JSON: exact numbers, limits, and errors in a user's words."""
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,14 +11,20 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nest_opt.errors import InstanceError, NestOptError
+from nest_opt.problem.base import first_repeated
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_NUMBER_CHARACTERS = 60
 MAX_DEPTH = 64
 SHOWN_ERRORS = 3
 SHOWN_VALUE_CHARACTERS = 60
+SHOWN_KEYS = 6
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
 
 
 def read_json(path: Path) -> Any:
@@ -29,65 +37,102 @@ def read_json(path: Path) -> Any:
         JSON, repeats a key, or holds NaN, an infinity or an endless number.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise InstanceError(
-                f"{path}: found {size} bytes, at most {MAX_FILE_BYTES} bytes are read: "
-                "split or compress the tables"
-            )
-        return parse_json(path.read_text(encoding="utf-8"), str(path))
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InstanceError(f"{path}: cannot be read ({error.strerror}): check the path") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise InstanceError(
+            f"{path}: found more than {MAX_FILE_BYTES} bytes, at most {MAX_FILE_BYTES} are read: "
+            "let equal layers share a type, and use repeat"
+        )
+    try:
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InstanceError(
             f"{path}: byte {error.start} is not UTF-8 text: save the file as UTF-8"
         ) from error
+    return parse_json(text, str(path))
 
 
 def parse_json(text: str, name: str) -> Any:
     """Return the data of a JSON text, `name` standing for it in errors."""
-
-    def refuse(what: str, remedy: str) -> InstanceError:
-        return InstanceError(f"{name}: {what}: {remedy}")
-
-    def constant(word: str) -> Any:
-        raise refuse(f"found {word}, finite numbers only are allowed", "write a number")
-
-    def number(digits: str) -> Any:
-        if len(digits) > MAX_NUMBER_CHARACTERS:
-            raise refuse(
-                f"found a number of {len(digits)} characters ({digits[:20]}...), at most "
-                f"{MAX_NUMBER_CHARACTERS} are allowed",
-                "shorten it",
-            )
-        return int(digits) if digits.lstrip("-").isdigit() else Decimal(digits)
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in seen:
-                raise refuse(f"found key {key!r} 2 times in one object, 1 is allowed", "remove one")
-            seen[key] = value
-        return seen
-
+    if text.startswith("\ufeff"):
+        raise InstanceError(
+            f"{name}: starts with a byte order mark: save the file as UTF-8 without one"
+        )
+    if not text.strip():
+        raise InstanceError(f"{name}: the file is empty, a JSON object is needed: check the path")
+    hooks = _Hooks(text, name)
     try:
         data = json.loads(
             text,
-            parse_float=number,
-            parse_int=number,
-            parse_constant=constant,
-            object_pairs_hook=unique,
+            parse_float=hooks.number,
+            parse_int=hooks.number,
+            parse_constant=hooks.constant,
+            object_pairs_hook=hooks.unique,
         )
     except json.JSONDecodeError as error:
-        raise refuse(
-            f"not JSON at line {error.lineno}, column {error.colno} ({error.msg})",
-            "correct that place (a truncated file ends there)",
+        raise InstanceError(
+            f"{name}: not JSON at line {error.lineno}, column {error.colno} ({error.msg}): "
+            "correct that place (a truncated file ends there)"
         ) from error
     except RecursionError as error:
-        raise refuse(f"nested deeper than {MAX_DEPTH} levels", "flatten it") from error
+        raise _too_deep(name) from error
     if _deeper_than(data, MAX_DEPTH):
-        raise refuse(f"nested deeper than {MAX_DEPTH} levels", "flatten it")
+        raise _too_deep(name)
     return data
+
+
+def _too_deep(name: str) -> InstanceError:
+    return InstanceError(f"{name}: nested deeper than {MAX_DEPTH} levels: flatten it")
+
+
+@dataclass(frozen=True)
+class _Hooks:
+    """What the JSON decoder calls for numbers and objects of a text."""
+
+    text: str
+    name: str
+
+    def constant(self, word: str) -> Any:
+        """Refuse NaN and the infinities."""
+        raise self._refusal(word, word, "a finite number is needed", "write a number")
+
+    def number(self, digits: str) -> int | Decimal:
+        """Return a number exactly; refuse those that are endless to read or to compute with."""
+        if len(digits) > MAX_NUMBER_CHARACTERS:
+            what = f"a number of {len(digits)} characters ({digits[:20]}...)"
+            allowed = f"at most {MAX_NUMBER_CHARACTERS} are allowed"
+            raise self._refusal(digits, what, allowed, "shorten it")
+        try:
+            return int(digits) if digits.lstrip("-").isdigit() else Decimal(digits)
+        except ArithmeticError as error:
+            allowed = "a magnitude of 1e-40 to 1e40, or 0, is needed"
+            raise self._refusal(digits, digits, allowed, "correct the value") from error
+
+    def unique(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return an object's pairs; refuse a key that it has twice."""
+        repeated = first_repeated(key for key, _ in pairs)
+        if repeated is None:
+            return dict(pairs)
+        others = ", ".join(_shown(key) for key in list(dict(pairs))[:SHOWN_KEYS])
+        raise InstanceError(
+            f"{self.name}: found key {_shown(repeated)} 2 times in one object (of keys {others}), "
+            "1 is allowed: remove one"
+        )
+
+    def _refusal(self, token: str, what: str, allowed: str, remedy: str) -> InstanceError:
+        line = _line_of(self.text, token)
+        return InstanceError(f"{self.name}: found {what} in line {line}, {allowed}: {remedy}")
+
+
+def _line_of(text: str, token: str) -> int:
+    """Return the line of a token's first occurrence outside strings."""
+    for match in re.finditer(f"{_STRING}|({re.escape(token)})", text):
+        if match.group(1):
+            return text.count("\n", 0, match.start()) + 1
+    return 1
 
 
 def _deeper_than(data: Any, depth: int) -> bool:
@@ -119,30 +164,99 @@ def build(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-        lines = [_sentence(item) for item in problems[:SHOWN_ERRORS]]
+        problems = [item for item in error.errors(include_url=False) if not _is_echo(item)]
+        lines = [_sentence(item, data) for item in problems[:SHOWN_ERRORS]]
         if len(problems) > SHOWN_ERRORS:
             lines.append(f"and {len(problems) - SHOWN_ERRORS} more")
         raise error_class(f"{name}: " + "\n  ".join(lines)) from error
 
 
-def _sentence(item: Mapping[str, Any]) -> str:
+def _is_echo(item: Mapping[str, Any]) -> bool:
+    """Whether an array is called short only because items of it were refused."""
+    return bool(
+        item["type"] == "too_short"
+        and isinstance(item["input"], list | tuple)
+        and len(item["input"]) >= item["ctx"]["min_length"]
+    )
+
+
+def _sentence(item: Mapping[str, Any], data: Any) -> str:
     """Turn one pydantic error into item, number found, number allowed, remedy."""
-    place = ""
-    for part in item["loc"]:
-        place += f"[{part}]" if isinstance(part, int) else f".{part}"
-    place = place.lstrip(".") or "the object"
-    kind, message = item["type"], item["msg"]
+    kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
+    place = _place(item["loc"], data)
     if kind == "missing":
         return f"{place}: found nothing, a value is needed: add the field"
     if kind == "extra_forbidden":
         return f"{place}: unknown field: remove it, or see docs/problem_format.md for its name"
     if kind == "value_error":
-        text = message.removeprefix("Value error, ")
+        text = item["msg"].removeprefix("Value error, ")
         return text if place == "the object" else f"{place}: {text}"
-    rule = message[0].lower() + message[1:]
-    rule = rule.replace("input should", "should")
-    return f"{place}: found {_shown(item.get('input'))}, {rule}: correct the value"
+    if kind == "union_tag_invalid":
+        place, value = f"{place}.{context['discriminator'].strip(chr(39))}", context["tag"]
+    if kind == "union_tag_not_found" and isinstance(value, Mapping):
+        tag = context["discriminator"].strip("'")
+        return f"{place}.{tag}: found nothing, a value is needed: add the field"
+    found = _shown(value)
+    if kind == "string_too_long":
+        found = f"text of {len(value or '')} characters"
+    return f"{place}: found {found}, {_wanted(item)}: correct the value"
+
+
+_WANTED = {
+    "bool_type": "true or false is needed",
+    "decimal_type": "a number is needed",
+    "dict_type": "an object is needed",
+    "greater_than": "more than {gt} is needed",
+    "greater_than_equal": "at least {ge} is needed",
+    "int_type": "a whole number is needed",
+    "less_than_equal": "at most {le} is allowed",
+    "literal_error": "{expected} is needed",
+    "model_attributes_type": "an object is needed",
+    "model_type": "an object is needed",
+    "string_pattern_mismatch": "text of the form {pattern} is needed",
+    "string_too_long": "at most {max_length} are allowed",
+    "string_too_short": "at least {min_length} character is needed",
+    "string_type": "text in quotes is needed",
+    "string_unicode": "whole Unicode characters are needed",
+    "too_long": "at most {max_length} are allowed",
+    "too_short": "at least {min_length} is needed",
+    "tuple_type": "an array is needed",
+    "union_tag_invalid": "one of {expected_tags} is needed",
+    "union_tag_not_found": "an object is needed",
+}
+
+
+def _wanted(item: Mapping[str, Any]) -> str:
+    """Return what a field needs or allows, in the words of this package where it has some."""
+    if item["type"] in _WANTED:
+        # Pydantic writes a limit that is a Decimal as Python code.
+        return _DECIMAL.sub(r"\1", _WANTED[item["type"]].format(**item.get("ctx", {})))
+    message: str = item["msg"]
+    return message[0].lower() + message[1:]
+
+
+def _place(location: tuple[str | int, ...], data: Any) -> str:
+    """Return where in the data an error is; a bad key is itself the place.
+
+    A location also names the chosen kind of a tagged object, which the file
+    does not nest: parts that the data does not have are left out, but for the
+    last, which may be missing from it.
+    """
+    place = ""
+    parts = [part for part in location if part != "[key]"]
+    for number, part in enumerate(parts):
+        if isinstance(part, int):
+            place += f"[{part}]"
+            data = data[part] if isinstance(data, list | tuple) and part < len(data) else None
+        elif isinstance(data, Mapping) and part in data:
+            place, data = place + _key(part), data[part]
+        elif number == len(parts) - 1:
+            place += _key(part)
+    return place.lstrip(".") or "the object"
+
+
+def _key(name: str) -> str:
+    return f".{name}" if _PLAIN_KEY.fullmatch(name) else f"[{_shown(name)}]"
 
 
 def _kind(data: Any) -> str:
@@ -154,9 +268,9 @@ def _shown(value: Any) -> str:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, Mapping):
-        return f"an object of {len(value)} fields"
+        return f"an object of {len(value)} field{'' if len(value) == 1 else 's'}"
     if isinstance(value, list | tuple):
-        return f"an array of {len(value)} items"
+        return f"an array of {len(value)} item{'' if len(value) == 1 else 's'}"
     text = json.dumps(value, default=str)
     cut = text[:SHOWN_VALUE_CHARACTERS]
     return cut if cut == text else cut + "..."

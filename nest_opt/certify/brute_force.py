@@ -1,0 +1,319 @@
+"""Brute force: every plan of the aligned family, one by one, for tiny problems.
+
+It is the reference that the dynamic program is held against, so it shares
+nothing with it: degrees, device maps and pitches are found by trying all
+numbers and testing the definitions, and every way to cut the layers into
+stages is tried with every assignment of recomputation modes. Only what a
+stage costs (the evaluator) and what is legal (the checker) are the package's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import NamedTuple
+
+from nest_opt.cost.objective import batch_time_ps
+from nest_opt.errors import ConsistencyError
+from nest_opt.plan.check import check
+from nest_opt.plan.evaluate import (
+    Costs,
+    Evaluation,
+    StageEvaluation,
+    evaluate,
+    evaluate_stage,
+    evaluated_objective,
+)
+from nest_opt.plan.placement import Cell, DeviceMap, MapOrder, Placement
+from nest_opt.plan.rules import CHECKERS
+from nest_opt.problem import Configuration, Problem
+from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
+
+
+@dataclass(frozen=True)
+class BruteForceResult:
+    """What brute force found.
+
+    Attributes
+    ----------
+    value_ps, placement
+        The least objective value and, of the plans that have it, the first in
+        the order of ties; None where no plan is legal.
+    plans
+        Plans that were valued: all that fit in memory.
+    optima
+        Plans of the least value whose stages all have their own best mode.
+    """
+
+    value_ps: int | None
+    placement: Placement | None
+    plans: int
+    optima: int
+
+
+class CellPlan(NamedTuple):
+    """One plan of a cell that fits in memory.
+
+    Attributes
+    ----------
+    ends, stages, value_ps
+        Stage ends, the stages' evaluations and the objective's value.
+    canonical
+        Whether each stage has, of the modes that fit, the one of least time
+        (`none` where times are equal).
+    """
+
+    ends: tuple[int, ...]
+    stages: tuple[StageEvaluation, ...]
+    value_ps: int
+    canonical: bool
+
+
+def brute_force(problem: Problem) -> BruteForceResult:
+    """Find the best plan by valuing every one.
+
+    The order of ties is: fewer devices used, then smaller S, d, b, tp, cp,
+    ep, sp, then `pp-inner` first, smaller pitch, and last the
+    lexicographically smallest stage ends; among modes, each stage's fastest
+    that fits, and `none` where two are equally fast.
+
+    Raises
+    ------
+    ConsistencyError
+        If no optimal plan has the modes of that form, or evaluator or checker
+        disagree with what was found: a defect of the package.
+    """
+    costs = Costs(problem)
+    best: int | None = None
+    winner: Placement | None = None
+    optimal = canonical = plans = 0
+    for cell in enumerate_cells(problem):
+        for plan in enumerate_plans(costs, cell):
+            plans += 1
+            if best is not None and plan.value_ps > best:
+                continue
+            placement = _placement(cell, plan)
+            if not _keeps_constraints(costs, cell, placement, plan):
+                continue
+            if best is None or plan.value_ps < best:
+                best, winner, optimal, canonical = plan.value_ps, None, 0, 0
+            optimal += 1
+            canonical += plan.canonical
+            if plan.canonical and (winner is None or _place(placement) < _place(winner)):
+                winner = placement
+    if best is not None:
+        _confirm(costs, best, winner, optimal)
+    return BruteForceResult(best, winner, plans, canonical)
+
+
+def enumerate_cells(problem: Problem) -> Iterator[Cell]:
+    """Yield every cell of the search space; of equal device maps, the first in tie order."""
+    devices = problem.cluster.device_count
+    layers = len(problem.model.ids)
+    asked = problem.search
+    for microbatch, configuration in _degrees(problem):
+        a = configuration.block_size
+        for replicas, stages in product(range(1, devices + 1), range(1, layers + 1)):
+            rounds = _rounds(problem, microbatch * configuration.ep * replicas)
+            if replicas * stages * a > devices or rounds is None:
+                continue
+            if (asked.dp and replicas not in asked.dp) or (asked.pp and stages not in asked.pp):
+                continue
+            for device_map in _device_maps(problem, a, replicas, stages):
+                yield Cell(microbatch, configuration, rounds, device_map)
+
+
+def enumerate_plans(costs: Costs, cell: Cell) -> Iterator[CellPlan]:
+    """Yield every plan of a cell that fits in memory, whatever the constraints say."""
+    stages = cell.device_map.stages
+    layers = len(costs.problem.model.ids)
+    objective = evaluated_objective(costs.problem)
+    known: dict[tuple[int, int, int], list[StageEvaluation]] = {}
+    for inner in combinations(range(1, layers), stages - 1):
+        ends = (*inner, layers)
+        choices = []
+        for stage, (low, high) in enumerate(zip((0, *inner), ends, strict=True)):
+            key = (stage, low, high)
+            if key not in known:
+                known[key] = _fitting(costs, cell, stage, low, high)
+            choices.append(known[key])
+        for chosen in product(*choices):
+            value = batch_time_ps(
+                objective,
+                cell.rounds,
+                [stage.time_ps for stage in chosen],
+                [stage.sync_ps for stage in chosen],
+                [stage.backward_before_ps for stage in chosen],
+            )
+            canonical = all(stage is of[0] for stage, of in zip(chosen, choices, strict=True))
+            yield CellPlan(ends, chosen, value, canonical)
+
+
+def _fitting(costs: Costs, cell: Cell, stage: int, low: int, high: int) -> list[StageEvaluation]:
+    """Return a stage under every mode that fits in memory, fastest first, `none` before `full`."""
+    found = [
+        evaluate_stage(costs, cell, stage, low, high, mode)
+        for mode in _modes(costs, cell, cell.device_map.stages - stage)
+    ]
+    fitting = [option for option in found if option.memory_bytes <= option.usable_bytes]
+    return sorted(
+        fitting, key=lambda option: (option.time_ps, RECOMPUTE_MODES.index(option.recompute))
+    )
+
+
+def _modes(costs: Costs, cell: Cell, stages_from_end: int) -> list[Recompute]:
+    """Return the modes that are asked for and that every layer type offers."""
+    if costs.is_artifact:
+        return [costs.artifact.mode(stages_from_end)]
+    return [
+        mode
+        for mode in costs.problem.search.recompute
+        if all(mode in kind.by_key[cell.pair].recompute for kind in costs.problem.model.types)
+    ]
+
+
+def _degrees(problem: Problem) -> Iterator[tuple[int, Configuration]]:
+    """Yield every (microbatch size, configuration) that is asked for and has its costs given."""
+    search, model = problem.search, problem.model
+    innermost = problem.cluster.network.levels[0].size
+    heads, experts = model.attention_heads, model.experts or 1
+    powers_of_two = [p for p in range(1, innermost + 1) if p.bit_count() == 1]
+    for microbatch, tp, cp, ep, sp in product(
+        search.microbatch or (1, 2, 4, 8),
+        search.tp or [p for p in powers_of_two if heads is None or heads % p == 0],
+        search.cp,
+        search.ep or [e for e in range(1, experts + 1) if experts % e == 0],
+        search.sp,
+    ):
+        configuration = Configuration(tp, cp, ep, sp)
+        if _has_costs(problem, microbatch, configuration):
+            yield microbatch, configuration
+
+
+def _has_costs(problem: Problem, microbatch: int, configuration: Configuration) -> bool:
+    """Whether every layer has a profile and every tensor a size."""
+    for kind in problem.model.types:
+        if (microbatch, configuration) not in {
+            (p.microbatch, p.configuration) for p in kind.profiles
+        }:
+            return False
+    for edge in problem.model.all_edges:
+        if edge.sizes is None:
+            producer = problem.model.types[problem.model.index[edge.source]]
+            sized = str(microbatch) in producer.output_bytes
+        else:
+            sized = any(
+                size.microbatch == microbatch and size.tp in (None, configuration.tp)
+                for size in edge.sizes
+            )
+        if not sized:
+            return False
+    return True
+
+
+def _rounds(problem: Problem, streams: int) -> int | None:
+    """Return the least m with m * streams >= G; None if that is not G and the job does not pad."""
+    rounds = 1
+    while rounds * streams < problem.job.global_batch:
+        rounds += 1
+    exact = rounds * streams == problem.job.global_batch
+    return rounds if exact or problem.job.pad else None
+
+
+def _device_maps(problem: Problem, a: int, replicas: int, stages: int) -> Iterator[DeviceMap]:
+    """Yield the device maps of the aligned family, each once, first in tie order."""
+    if problem.job.cost_model == "artifact":
+        yield DeviceMap(a, replicas, stages, "pp-inner-reversed", stages * a)
+        return
+    seen = set()
+    orders: tuple[MapOrder, MapOrder] = ("pp-inner", "dp-inner")
+    for order in orders:
+        if order not in problem.search.order:
+            continue
+        unit, units = (stages * a, replicas) if order == "pp-inner" else (replicas * a, stages)
+        # A unit never needs a pitch beyond the whole network: rounding up stops there.
+        for pitch in range(1, problem.cluster.network.device_count + 1):
+            if not _is_pitch(problem, pitch, unit, units):
+                continue
+            device_map = DeviceMap(a, replicas, stages, order, pitch)
+            starts = tuple(
+                device_map.block_start(replica, stage)
+                for replica, stage in product(range(replicas), range(stages))
+            )
+            if starts not in seen:
+                seen.add(starts)
+                yield device_map
+
+
+def _is_pitch(problem: Problem, pitch: int, unit: int, units: int) -> bool:
+    """Whether the search space has a pitch for `units` units of `unit` devices each."""
+    devices, kinds = problem.cluster.device_count, problem.search.pitch
+    if pitch < unit or (units - 1) * pitch + unit > devices:
+        return False
+    if "tight" in kinds and pitch == unit:
+        return True
+    if "spread" in kinds and pitch * units <= devices < (pitch + 1) * units:
+        return True
+    group = 1
+    for level in problem.cluster.network.levels:
+        group *= level.size
+        if "level" in kinds and pitch % group == 0 and pitch - group < unit:
+            return True
+    return False
+
+
+def _keeps_constraints(costs: Costs, cell: Cell, placement: Placement, plan: CellPlan) -> bool:
+    constraints = costs.problem.constraints
+    if not constraints:
+        return True
+    evaluation = Evaluation(
+        evaluated_objective(costs.problem), cell.rounds, plan.stages, plan.value_ps
+    )
+    return not any(
+        violation
+        for constraint in constraints
+        for violation in CHECKERS[constraint.type](constraint, costs, placement, evaluation)
+    )
+
+
+def _placement(cell: Cell, plan: CellPlan) -> Placement:
+    device_map = cell.device_map
+    return Placement(
+        cell.microbatch,
+        cell.configuration,
+        device_map.replicas,
+        device_map.order,
+        device_map.pitch,
+        plan.ends,
+        tuple(stage.recompute for stage in plan.stages),
+    )
+
+
+def _place(placement: Placement) -> tuple[object, ...]:
+    """Return a placement's place among equals."""
+    return (
+        placement.device_map.devices_used,
+        placement.stages,
+        placement.replicas,
+        placement.microbatch,
+        placement.configuration,
+        placement.order != "pp-inner",
+        placement.pitch,
+        placement.ends,
+    )
+
+
+def _confirm(costs: Costs, value_ps: int, winner: Placement | None, optimal: int) -> None:
+    """Hold the winner against the evaluator and the whole checker."""
+    if winner is None:
+        raise ConsistencyError(
+            f"brute force: found {optimal} plans of value {value_ps} ps, in none of them has "
+            "every stage its fastest mode that fits: please report this problem file"
+        )
+    evaluation = evaluate(costs, winner)
+    violations = check(costs, winner, evaluation)
+    if evaluation.value_ps != value_ps or violations:
+        raise ConsistencyError(
+            f"brute force: values {winner} at {value_ps} ps, the evaluator at "
+            f"{evaluation.value_ps} ps, violations {[str(v) for v in violations]}: "
+            "please report this problem file"
+        )

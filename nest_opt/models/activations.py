@@ -1,0 +1,116 @@
+"""Activation memory of a layer, tensor by tensor.
+
+The tensors are those that the backward pass reads, 2 bytes an element unless
+said; their sum over a GPT layer gives the formulas of Korthikanti et al.
+(arXiv:2205.05198, equations 1 to 4): s b h (10 + 24 / t + 5 a s / (h t)) bytes
+with tensor parallelism, s b h / t (34 + 5 a s / h) with sequence parallelism
+too, without the last term where scores are not stored. Llama-style layers have
+no published formula; theirs follows from the same tensors.
+"""
+
+from fractions import Fraction
+
+from nest_opt.models.operations import ELEMENT_BYTES, inner_width
+from nest_opt.models.share import Share
+from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
+
+
+def stash_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
+    """Return the bytes per rank that a layer keeps for one microbatch in flight.
+
+    Parameters
+    ----------
+    kind
+        "embedding", "block", "experts" (a block with experts) or "head".
+    """
+    if isinstance(spec, LinearSpec):
+        return Fraction(share.tokens * spec.width * share.element_bytes)
+    residual = share.sequence_tokens * spec.hidden
+    mask = residual if share.dropout else Fraction(0)
+    if kind == "embedding":
+        return mask
+    if kind == "head":
+        # Inputs of the final norm and of the logits.
+        return 2 * residual * ELEMENT_BYTES
+    return _attention(spec, share, residual) + mask + _mlp(spec, share, kind, residual) + mask
+
+
+def _attention(spec: TransformerSpec, share: Share, residual: Fraction) -> Fraction:
+    """Return the input of the norm and of the projections, q, k, v, scores, and the output."""
+    heads = Fraction(spec.heads, share.tp)
+    keys = Fraction(max(spec.kv_heads, share.tp), share.tp)
+    per_token = heads * (spec.key_dim + spec.value_dim) + keys * (spec.key_dim + spec.value_dim)
+    latent = Fraction(0)
+    if spec.mla:
+        # Latent vectors before and after their norms.
+        width = 2 * (spec.mla.q_lora_rank or 0) + 2 * spec.mla.kv_lora_rank + spec.mla.rope_dim
+        latent = share.sequence_tokens * width
+    elements = 2 * residual + latent + share.tokens * per_token
+    return elements * ELEMENT_BYTES + _scores(spec, share, heads)
+
+
+def _scores(spec: TransformerSpec, share: Share, heads: Fraction) -> Fraction:
+    """Return the bytes kept of the attention scores.
+
+    Softmax output and, with dropout, mask and dropout output; with flash
+    attention one 32-bit number per query and head.
+    """
+    if share.attention == "recomputed":
+        return Fraction(0)
+    if share.attention == "flash":
+        return 4 * heads * share.tokens
+    each = 5 if share.dropout else 2
+    return each * heads * share.tokens * share.sequence_length
+
+
+def _mlp(spec: TransformerSpec, share: Share, kind: str, residual: Fraction) -> Fraction:
+    """Return the input of norm and MLP, input and output of the activation, routing."""
+    inner = share.tokens * inner_width(spec, share, kind)
+    elements = 2 * residual + (3 if spec.gated else 2) * inner
+    if kind != "experts" or spec.moe is None:
+        return elements * ELEMENT_BYTES
+    # Tokens sorted to experts, experts' outputs before weighting; 32-bit router scores.
+    routed = 2 * residual * spec.moe.top_k * share.capacity
+    return (elements + routed) * ELEMENT_BYTES + 4 * share.sequence_tokens * spec.moe.experts
+
+
+def checkpoint_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
+    """Return the bytes that a fully recomputed layer keeps: its input.
+
+    Embedding and head are not recomputed: they keep their stash.
+    """
+    if isinstance(spec, LinearSpec) or kind in ("embedding", "head"):
+        return stash_bytes(spec, share, kind)
+    return share.sequence_tokens * spec.hidden * ELEMENT_BYTES
+
+
+def work_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
+    """Return the peak bytes beyond the stash while a layer runs.
+
+    For a block the gradients of the activation's input and output with the
+    gradients of its own input and output; under sequence parallelism the
+    gathered input too. For the head the 32-bit logits.
+    """
+    if isinstance(spec, LinearSpec):
+        return Fraction(2 * share.tokens * spec.width * share.element_bytes)
+    whole = Fraction(share.tokens * spec.hidden * ELEMENT_BYTES)
+    gathered = whole if share.configuration.sp else Fraction(0)
+    if kind == "embedding":
+        return whole
+    if kind == "head":
+        vocabulary = -(-spec.vocabulary // share.tp)
+        return Fraction(4 * share.tokens * vocabulary) + gathered
+    inner = share.tokens * inner_width(spec, share, kind) * ELEMENT_BYTES
+    return (3 if spec.gated else 2) * inner + 2 * whole + gathered
+
+
+def first_stage_bytes(layer_bytes: Fraction, layers: int, stages: int, chunks: int = 1) -> Fraction:
+    """Return the activation bytes of the first stage of a pipeline of equal layers.
+
+    Under 1F1B the first stage holds S microbatches of L / S layers; with v
+    interleaved chunks a factor 1 + (S - 1) / (S v) more (Korthikanti et al.,
+    section 4.2.3).
+    """
+    if chunks == 1:
+        return layer_bytes * layers
+    return layer_bytes * layers * (1 + Fraction(stages - 1, stages * chunks))

@@ -1,0 +1,186 @@
+"""The operations of a layer: what one rank computes and moves for one microbatch.
+
+Matrix products follow from the weights. Everything else (norms, residual
+additions, activation functions, rotary embedding, routing, the loss) is bound
+by memory and counted by the bytes that it reads and writes, 2 bytes an element
+unless said; kernels are taken to be fused as Megatron-Core fuses them.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+
+from nest_opt.models.share import Share
+from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
+from nest_opt.models.weight import Weight
+
+ELEMENT_BYTES = 2
+
+
+@dataclass(frozen=True)
+class Work:
+    """FLOPs of matrix units and bytes to and from memory of one kernel or fused group.
+
+    Attributes
+    ----------
+    flops
+        Multiply-adds count 2; 0 for what is bound by memory.
+    moved_bytes
+        Read plus written.
+    """
+
+    flops: Fraction
+    moved_bytes: Fraction
+
+
+@dataclass(frozen=True)
+class LayerWork:
+    """The work of one layer and microbatch, kernel by kernel, by phase."""
+
+    forward: tuple[Work, ...]
+    backward_input: tuple[Work, ...]
+    backward_weight: tuple[Work, ...]
+
+
+def layer_work(spec: ModelSpec, weights: Iterable[Weight], share: Share, kind: str) -> LayerWork:
+    """Return the work of a layer.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    weights
+        The layer's weights.
+    share
+        Microbatch, sequence length and degrees.
+    kind
+        "embedding", "block", "experts" (a block with experts) or "head".
+    """
+    products = [_product(spec, weight, share) for weight in weights if weight.tokens is not None]
+    forward = [forward for forward, _, _ in products]
+    backward = [backward for _, backward, _ in products]
+    if isinstance(spec, TransformerSpec):
+        if kind in ("block", "experts"):
+            forward_core, backward_core = _attention_core(spec, share)
+            forward.append(forward_core)
+            backward.append(backward_core)
+        for forward_bytes, backward_bytes in _memory_bound(spec, share, kind):
+            forward.append(Work(Fraction(0), forward_bytes))
+            backward.append(Work(Fraction(0), backward_bytes))
+    return LayerWork(tuple(forward), tuple(backward), tuple(weight for _, _, weight in products))
+
+
+def _product(spec: ModelSpec, weight: Weight, share: Share) -> tuple[Work, Work, Work]:
+    """Return a matrix product's forward, input gradient and weight gradient.
+
+    Weight gradients are accumulated in 32 bits: read and written.
+    """
+    outputs, inputs = weight.rank_shape(share.tp)
+    copies = weight.rank_copies(share.ep)
+    rows = _rows(weight, share)
+    flops = 2 * rows * outputs * inputs
+    activations = ELEMENT_BYTES * rows * (outputs + inputs)
+    parameters = Fraction(copies * outputs * inputs)
+    element = share.element_bytes if isinstance(spec, LinearSpec) else ELEMENT_BYTES
+    once = Work(flops, activations + element * parameters)
+    return once, once, Work(flops, activations + 8 * parameters)
+
+
+def _rows(weight: Weight, share: Share) -> Fraction:
+    """Return the rows that one rank multiplies by a weight, over all copies.
+
+    Routed tokens are balanced: each rank receives as many as it sends out.
+    What each rank of a tensor-parallel group holds whole works on that rank's
+    part of the sequence under sequence parallelism, else on all of it.
+    """
+    if weight.tokens == "first":
+        return Fraction(share.microbatch)
+    if weight.tokens == "routed":
+        return Fraction(share.tokens) * weight.visited * share.capacity
+    return share.sequence_tokens if weight.split == "replicated" else Fraction(share.tokens)
+
+
+def _attention_core(spec: TransformerSpec, share: Share) -> tuple[Work, Work]:
+    """Return scores times values, forward and backward.
+
+    A causal mask halves the work. The backward pass computes the scores again
+    and has 5 products where the forward has 2 (FlashAttention-2,
+    arXiv:2307.08691, section 2.3).
+    """
+    heads = Fraction(spec.heads, share.tp)
+    pairs = Fraction(share.microbatch * share.sequence_length**2, 2 if spec.causal else 1)
+    score, value = 2 * pairs * heads * spec.key_dim, 2 * pairs * heads * spec.value_dim
+    keys = Fraction(max(spec.kv_heads, share.tp), share.tp)
+    elements = share.tokens * (
+        heads * (spec.key_dim + spec.value_dim) + keys * (spec.key_dim + spec.value_dim)
+    )
+    moved = ELEMENT_BYTES * elements
+    return Work(score + value, moved), Work(3 * score + 2 * value, 2 * moved)
+
+
+def _memory_bound(
+    spec: TransformerSpec, share: Share, kind: str
+) -> Iterator[tuple[Fraction, Fraction]]:
+    """Yield the (forward, backward) bytes of a layer's operations without matrix products."""
+    residual = share.sequence_tokens * spec.hidden * ELEMENT_BYTES
+    if kind == "embedding":
+        yield 2 * residual, 2 * residual
+    if kind == "head":
+        yield 2 * residual, 3 * residual
+        # Cross entropy in 32 bits: logits converted (2 + 4), read and written as
+        # probabilities (4 + 4); backward reads them and writes 16-bit gradients.
+        logits = share.tokens * Fraction(_padded(spec.vocabulary, share.tp), share.tp)
+        yield 14 * logits, 6 * logits
+    if kind in ("block", "experts"):
+        # Two norms (read, write; backward reads input and gradient, writes
+        # one), two residual additions with their dropout.
+        yield 4 * residual, 6 * residual
+        yield 6 * residual, 6 * residual
+        if not spec.learned_positions:
+            heads = Fraction(spec.heads + max(spec.kv_heads, share.tp), share.tp)
+            rotated = share.tokens * heads * spec.key_dim * ELEMENT_BYTES
+            yield 2 * rotated, 2 * rotated
+        inner = share.tokens * inner_width(spec, share, kind) * ELEMENT_BYTES
+        # Activation: reads one or two arrays and writes one; backward reads
+        # the gradient too and writes one or two.
+        yield (3 * inner, 5 * inner) if spec.gated else (2 * inner, 3 * inner)
+    if kind == "experts" and spec.moe:
+        # Tokens are sorted to their experts and back.
+        routed = residual * spec.moe.top_k * share.capacity
+        yield 4 * routed, 4 * routed
+
+
+def inner_width(spec: TransformerSpec, share: Share, kind: str) -> Fraction:
+    """Return the inner width of all MLPs that a token passes, per rank."""
+    if kind == "experts" and spec.moe:
+        routed = spec.moe.top_k * spec.moe.expert_ffn * share.capacity
+        return Fraction(routed + spec.moe.shared_ffn) / share.tp
+    return Fraction(spec.ffn, share.tp)
+
+
+def _padded(length: int, degree: int) -> int:
+    return -(-length // degree) * degree
+
+
+def model_flops(spec: ModelSpec, weights: Iterable[Weight], microbatch: int, sequence: int) -> int:
+    """Return the FLOPs of a forward pass that a model needs, whoever computes them.
+
+    Counts matrix products over the parameters that a token visits and the
+    attention core, halved under a causal mask; times 3 with the backward
+    pass. Recomputation does not count.
+    """
+    total = 0
+    for weight in weights:
+        if weight.tokens is not None:
+            rows = microbatch * (1 if weight.tokens == "first" else sequence)
+            total += 2 * rows * weight.visited * prod(weight.shape)
+    return total
+
+
+def attention_flops(spec: ModelSpec, microbatch: int, sequence: int) -> int:
+    """Return the FLOPs of one block's attention core in a forward pass."""
+    if isinstance(spec, LinearSpec):
+        return 0
+    full = 2 * microbatch * sequence**2 * spec.heads * (spec.key_dim + spec.value_dim)
+    return full // 2 if spec.causal else full

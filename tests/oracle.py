@@ -1,0 +1,333 @@
+"""A second reading of the cost model, to compare the package with.
+
+Written from the text of the formulation alone, in exact rationals, over plain
+JSON-like data; it shares no code with the package and is as slow as it is
+plain. Devices are looked at one by one: nothing is derived from residues,
+levels are found from each device's coordinates, and every maximum is taken
+over the times themselves.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil, floor
+from typing import Any
+
+Data = Mapping[str, Any]
+Rank = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class OracleStage:
+    """F, Y and X in picoseconds and the terms of memory of one stage."""
+
+    time_ps: int
+    sync_ps: int
+    exposed_ps: int
+    memory: dict[str, int]
+
+
+@dataclass(frozen=True)
+class OracleResult:
+    """All stages, the objective's value, and the bytes that each device may fill."""
+
+    stages: tuple[OracleStage, ...]
+    value_ps: int
+    usable_bytes: int
+
+
+def exact(number: Any) -> Fraction:
+    """Return a JSON number or decimal string as a rational; a float by its shortest form."""
+    return Fraction(str(number))
+
+
+def ps(seconds: Fraction) -> int:
+    """Round to picoseconds, half up."""
+    return floor(seconds * 10**12 + Fraction(1, 2))
+
+
+class Wires:
+    """The hierarchical network, level 0 innermost."""
+
+    def __init__(self, levels: Sequence[Data]) -> None:
+        self.sizes = [level["size"] for level in levels]
+        self.latency = [exact(level["latency_s"]) for level in levels]
+        self.bandwidth = [exact(level["bandwidth_bytes_per_s"]) for level in levels]
+
+    def coordinates(self, device: int) -> list[int]:
+        """Return a device's place in its group of each level."""
+        places = []
+        for size in self.sizes:
+            places.append(device % size)
+            device //= size
+        return places
+
+    def level(self, devices: Sequence[int]) -> int:
+        """Return the smallest level whose group holds all the devices."""
+        places = [self.coordinates(device) for device in devices]
+        level = 0
+        for number in range(len(self.sizes)):
+            if len({place[number] for place in places}) > 1:
+                level = number
+        return level
+
+    def effective(self, level: int) -> Fraction:
+        """Return the bandwidth left after passing levels 0 to `level`."""
+        return min(self.bandwidth[: level + 1])
+
+    def hop(self, size: Fraction, devices: Sequence[int]) -> Fraction:
+        """Return the seconds of a point-to-point transfer."""
+        level = self.level(devices)
+        return self.latency[level] + size / self.effective(level)
+
+    def ring(self, operation: str, devices: Sequence[int]) -> tuple[Fraction, Fraction]:
+        """Return a collective's seconds: (latency part, seconds per byte)."""
+        n = len(devices)
+        if n == 1:
+            return Fraction(0), Fraction(0)
+        k = 2 * (n - 1) if operation == "all-reduce" else n - 1
+        level = self.level(devices)
+        return k * self.latency[level], Fraction(k, n) / self.effective(level)
+
+
+class Oracle:
+    """One problem with one placement.
+
+    Parameters
+    ----------
+    problem
+        The problem file's data.
+    placement
+        microbatch, tp, cp, ep, sp, dp, order, pitch, ends, recompute.
+    """
+
+    def __init__(self, problem: Data, placement: Data) -> None:
+        self.problem, self.placement = problem, placement
+        self.b = placement["microbatch"]
+        self.tp, self.cp, self.ep = placement["tp"], placement["cp"], placement["ep"]
+        self.sp, self.d = placement["sp"], placement["dp"]
+        self.block = self.tp * self.cp * self.ep
+        self.ends = list(placement["ends"])
+        self.stages = len(self.ends)
+        self.wires = Wires(problem["cluster"]["network"]["levels"])
+        self.layers = [
+            (name, entry["type"])
+            for entry in problem["model"]["layers"]
+            for name in layer_names(entry)
+        ]
+        self.profiles = [self._profile(kind) for _, kind in self.layers]
+        self.bytes_per_parameter = {
+            part: exact(size) for part, size in problem["job"]["bytes_per_parameter"].items()
+        }
+        self.m = self._rounds()
+
+    def _profile(self, kind: str) -> Data:
+        wanted = (self.b, self.tp, self.cp, self.ep, self.sp)
+        for profile in self.problem["model"]["layer_types"][kind]["profiles"]:
+            degrees = [profile.get(degree, 1) for degree in ("tp", "cp", "ep")]
+            if (profile["microbatch"], *degrees, profile.get("sp", False)) == wanted:
+                found: Data = profile
+                return found
+        raise LookupError(f"no profile of {kind} for {wanted}")
+
+    def _rounds(self) -> int:
+        job = self.problem["job"]
+        rounds = Fraction(job["global_batch"], self.b * self.ep * self.d)
+        if rounds.denominator != 1 and not job.get("pad", False):
+            raise ValueError(f"{rounds} rounds")
+        return ceil(rounds)
+
+    # Devices
+
+    def device(self, replica: int, stage: int, rank: Rank) -> int:
+        """Return the device of a rank (t, c, e)."""
+        t, c, e = rank
+        inside = t + self.tp * c + self.tp * self.cp * e
+        pitch = self.placement["pitch"]
+        if self.placement["order"] == "pp-inner":
+            return int(replica * pitch + stage * self.block + inside)
+        return int(stage * pitch + replica * self.block + inside)
+
+    def ranks(self) -> Iterator[Rank]:
+        """Yield the ranks of a block."""
+        for e in range(self.ep):
+            for c in range(self.cp):
+                for t in range(self.tp):
+                    yield t, c, e
+
+    def groups(self, replica: int, stage: int, kind: str) -> list[list[int]]:
+        """Return the devices of every tp, cp or ep group of a block."""
+        axis = ("tp", "cp", "ep").index(kind)
+        members: dict[tuple[int, ...], list[int]] = {}
+        for rank in self.ranks():
+            others = rank[:axis] + rank[axis + 1 :]
+            members.setdefault(others, []).append(self.device(replica, stage, rank))
+        return list(members.values())
+
+    # Time
+
+    def forward_of(self, replica: int, stage: int, layer: int) -> int:
+        """Return a layer's forward time with its collectives."""
+        compute = ps(exact(self.profiles[layer]["forward_s"]))
+        return compute + self._collectives(replica, stage, layer, "forward")
+
+    def backward_of(self, replica: int, stage: int, layer: int) -> int:
+        """Return a layer's backward time with its collectives."""
+        return self.plain_backward(layer) + self._collectives(replica, stage, layer, "backward")
+
+    def plain_backward(self, layer: int) -> int:
+        """Return a layer's backward compute time, each part rounded by itself."""
+        profile = self.profiles[layer]
+        return ps(exact(profile["backward_input_s"])) + ps(exact(profile["backward_weight_s"]))
+
+    def _collectives(self, replica: int, stage: int, layer: int, phase: str) -> int:
+        total = 0
+        for collective in self.profiles[layer].get("collectives", ()):
+            if collective["phase"] != phase:
+                continue
+            calls = []
+            for devices in self.groups(replica, stage, collective["group"]):
+                latency, per_byte = self.wires.ring(collective["operation"], devices)
+                calls.append(ps(latency + per_byte * collective["bytes"]))
+            total += max(calls) * collective.get("count", 1)
+        return total
+
+    def boundary_bytes(self, cut: int) -> int:
+        """Return the bytes over the cut before layer `cut`: each tensor once, relayed."""
+        place = {name: number for number, (name, _) in enumerate(self.layers)}
+        model = self.problem["model"]
+        edges = model.get("edges")
+        if edges is None:
+            names = list(place)
+            edges = [{"source": u, "target": v} for u, v in pairwise(names)]
+        crossing = [e for e in edges if place[e["source"]] < cut <= place[e["target"]]]
+        producers = {place[e["source"]] for e in crossing if e.get("sizes") is None}
+        total = 0
+        for producer in producers:
+            total += model["layer_types"][self.layers[producer][1]]["output_bytes"][str(self.b)]
+        for edge in crossing:
+            if edge.get("sizes") is not None:
+                total += next(
+                    size["bytes"]
+                    for size in edge["sizes"]
+                    if size["microbatch"] == self.b and size.get("tp") in (None, self.tp)
+                )
+        return total
+
+    def hop(self, replica: int, stage: int, other: int, cut: int) -> int:
+        """Return the time of the worst rank's transfer between two stages."""
+        share = Fraction(self.boundary_bytes(cut), self.cp * (self.tp if self.sp else 1))
+        return max(
+            ps(
+                self.wires.hop(
+                    share, [self.device(replica, stage, rank), self.device(replica, other, rank)]
+                )
+            )
+            for rank in self.ranks()
+        )
+
+    def stage_time(self, stage: int) -> int:
+        """Return F: the worst replica's time."""
+        low, high = self.interval(stage)
+        repeats = 2 if self.placement["recompute"][stage] == "full" else 1
+        times = []
+        for replica in range(self.d):
+            total = 0
+            for layer in range(low, high):
+                total += repeats * self.forward_of(replica, stage, layer)
+                total += self.backward_of(replica, stage, layer)
+            if stage > 0:
+                total += self.hop(replica, stage, stage - 1, low)
+            if stage < self.stages - 1:
+                total += self.hop(replica, stage, stage + 1, high)
+            times.append(total)
+        return max(times)
+
+    def interval(self, stage: int) -> tuple[int, int]:
+        """Return a stage's first layer and one past its last."""
+        return (self.ends[stage - 1] if stage else 0), self.ends[stage]
+
+    # Gradient synchronisation
+
+    def sync(self, stage: int) -> int:
+        """Return Y: the worst rank's all-reduces of both parameter classes."""
+        return max(
+            self._class_sync(stage, rank, "dense") + self._class_sync(stage, rank, "expert")
+            for rank in self.ranks()
+        )
+
+    def _class_sync(self, stage: int, rank: Rank, name: str) -> int:
+        low, high = self.interval(stage)
+        counts = [profile.get(f"{name}_parameters", 0) for profile in self.profiles[low:high]]
+        group = [
+            self.device(replica, stage, other)
+            for replica in range(self.d)
+            for other in self.ranks()
+            if other[0] == rank[0] and (name == "dense" or other[2] == rank[2])
+        ]
+        if len(group) == 1 or not any(counts):
+            return 0
+        latency, per_byte = self.wires.ring("all-reduce", group)
+        size = self.bytes_per_parameter["gradients"]
+        return ps(latency) + sum(ps(per_byte * size * count) for count in counts)
+
+    # Memory
+
+    def memory(self, stage: int) -> dict[str, int]:
+        """Return the terms of a device's memory."""
+        low, high = self.interval(stage)
+        inside = self.profiles[low:high]
+        per_parameter = sum(self.bytes_per_parameter.values())
+        footprints = [p["recompute"][self.placement["recompute"][stage]] for p in inside]
+        in_flight = min(self.stages - stage, self.m)
+        return {
+            "states": sum(
+                ceil(profile.get(f"{name}_parameters", 0) * per_parameter)
+                for profile in inside
+                for name in ("dense", "expert")
+            ),
+            "stash": sum(in_flight * footprint["stash_bytes"] for footprint in footprints),
+            "work": max(footprint.get("work_bytes", 0) for footprint in footprints),
+            "reserve": self.device_kind.get("reserve_bytes", 0),
+        }
+
+    @property
+    def device_kind(self) -> Data:
+        """The kind of all devices."""
+        cluster = self.problem["cluster"]
+        kind: Data = cluster["device_kinds"][cluster["devices"][0]["kind"]]
+        return kind
+
+    # Objective
+
+    def result(self) -> OracleResult:
+        """Return everything."""
+        stages = []
+        for stage in range(self.stages):
+            low, _ = self.interval(stage)
+            sync = self.sync(stage)
+            drained = sum(self.plain_backward(layer) for layer in range(low))
+            exposed = max(0, sync - drained)
+            stages.append(OracleStage(self.stage_time(stage), sync, exposed, self.memory(stage)))
+        kind = self.device_kind
+        usable = floor(kind["memory_bytes"] * exact(kind.get("usable_share", 1)))
+        return OracleResult(tuple(stages), self._value(stages), usable)
+
+    def _value(self, stages: Sequence[OracleStage]) -> int:
+        times = [stage.time_ps for stage in stages]
+        objective = self.problem["job"].get("objective", "fill-drain")
+        if objective == "fill-drain":
+            return (
+                sum(times) + (self.m - 1) * max(times) + max(stage.exposed_ps for stage in stages)
+            )
+        if objective == "nest":
+            return (self.m + self.stages - 1) * max(times) + max(s.sync_ps for s in stages)
+        assert objective == "bottleneck"
+        return self.m * max(times)
+
+
+def layer_names(entry: Data) -> list[str]:
+    """Return the identifiers of an entry's layers."""
+    repeat = entry.get("repeat", 1)
+    return [entry["id"]] if repeat == 1 else [f"{entry['id']}.{i}" for i in range(repeat)]

@@ -1,0 +1,144 @@
+"""What a problem and its best plan make use of: the coverage of random problems."""
+
+from math import prod
+
+from nest_opt import solve
+from nest_opt.certify.brute_force import enumerate_plans
+from nest_opt.plan.evaluate import Costs, Evaluation, block_groups, placement_cell
+from nest_opt.plan.placement import Placement
+from nest_opt.problem import Problem
+from nest_opt.problem.profile import GROUPS
+
+
+def problem_features(problem: Problem) -> set[str]:
+    """Return what a problem has, whatever its best plan."""
+    levels = problem.cluster.network.levels
+    bandwidths = [level.bandwidth_bytes_per_s for level in levels]
+    sizes = [level.size for level in levels]
+    constraints = {constraint.type for constraint in problem.constraints}
+    facts = {
+        f"objective {problem.job.objective}": True,
+        f"levels {len(levels)}": True,
+        "a group size not a power of two": any(size.bit_count() != 1 for size in sizes),
+        "a bandwidth rises with the level": bandwidths != sorted(bandwidths, reverse=True),
+        "fewer devices than places": problem.cluster.device_count < prod(sizes),
+        "edges given": problem.model.edges is not None,
+        **{f"constraint {name}": True for name in constraints},
+    }
+    return {name for name, holds in facts.items() if holds}
+
+
+def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation) -> set[str]:
+    """Return what the best plan has, and what decided that it is the best."""
+    k, device_map = placement.configuration, placement.device_map
+    sizes = [high - low for low, high in placement.intervals]
+    streams = placement.microbatch * k.ep * placement.replicas
+    modes = set(placement.recompute)
+    rounds = evaluation.rounds
+    facts = {
+        f"m {rounds if rounds < 4 else 'of 4 and more'}": True,
+        f"pitch {pitch_kind(problem, placement)} with all allowed": len(problem.search.pitch) == 3,
+        "order dp-inner with both allowed": placement.order == "dp-inner"
+        and len(problem.search.order) == 2,
+        "S > 1": placement.stages > 1,
+        "d > 1": placement.replicas > 1,
+        "S > 1 and d > 1": placement.stages > 1 and placement.replicas > 1,
+        "tp > 1": k.tp > 1,
+        "cp > 1": k.cp > 1,
+        "ep > 1": k.ep > 1,
+        "sp": k.sp,
+        "order dp-inner": placement.order == "dp-inner",
+        f"pitch {pitch_kind(problem, placement)}": True,
+        "replicas see different levels": replicas_differ(problem, placement),
+        "a group inside a block straddles": block_straddles(problem, placement),
+        "recompute full somewhere": "full" in modes,
+        "recompute full and none": len(modes) == 2,
+        "stages of unequal size": max(sizes) > min(sizes) + 1,
+        "devices idle": device_map.devices_used < problem.cluster.device_count,
+        "padded batch": problem.job.global_batch % streams != 0,
+        "sync in the value": sync_counts(evaluation),
+        "not bottleneck-optimal in its cell": beyond_bottleneck(problem, placement, evaluation),
+        "memory binds": improves(problem, evaluation.value_ps, "memory"),
+        "constraints bind": bool(problem.constraints)
+        and improves(problem, evaluation.value_ps, "constraints"),
+    }
+    return {name for name, holds in facts.items() if holds}
+
+
+def pitch_kind(problem: Problem, placement: Placement) -> str:
+    """Return the first of tight, level and spread that a placement's pitch is."""
+    inner = placement.stages if placement.order == "pp-inner" else placement.replicas
+    unit = inner * placement.configuration.block_size
+    if placement.pitch == unit:
+        return "tight"
+    sizes = [level.size for level in problem.cluster.network.levels]
+    groups = [prod(sizes[: number + 1]) for number in range(len(sizes))]
+    rounded = {-(-unit // group) * group for group in groups}
+    return "level" if placement.pitch in rounded else "spread"
+
+
+def replicas_differ(problem: Problem, placement: Placement) -> bool:
+    """Whether some stage's hops or groups lie on other levels in another replica."""
+    network, device_map = Costs(problem).network, placement.device_map
+    for stage in range(placement.stages):
+        seen = set()
+        for replica in range(placement.replicas):
+            block = device_map.block(replica, stage)
+            levels = [
+                network.level(ranks)
+                for group in GROUPS
+                for ranks in block_groups(block, placement.configuration, group)
+            ]
+            if stage + 1 < placement.stages:
+                after = device_map.block(replica, stage + 1)
+                levels += [network.level(pair) for pair in zip(block, after, strict=True)]
+            seen.add(tuple(levels))
+        if len(seen) > 1:
+            return True
+    return False
+
+
+def block_straddles(problem: Problem, placement: Placement) -> bool:
+    """Whether some block's group spans a level that one aligned to device 0 would not."""
+    network, device_map = Costs(problem).network, placement.device_map
+    k = placement.configuration
+    for group in GROUPS:
+        aligned = max(network.level(r) for r in block_groups(range(k.block_size), k, group))
+        for stage in range(placement.stages):
+            for replica in range(placement.replicas):
+                block = device_map.block(replica, stage)
+                if max(network.level(r) for r in block_groups(block, k, group)) > aligned:
+                    return True
+    return False
+
+
+def sync_counts(evaluation: Evaluation) -> bool:
+    """Whether gradient synchronisation adds to the value."""
+    if evaluation.objective == "fill-drain":
+        return any(stage.exposed_sync_ps for stage in evaluation.stages)
+    return evaluation.objective == "nest" and any(stage.sync_ps for stage in evaluation.stages)
+
+
+def beyond_bottleneck(problem: Problem, placement: Placement, evaluation: Evaluation) -> bool:
+    """Whether a plan of the same cell has a faster slowest stage."""
+    if problem.constraints:
+        return False
+    plans = enumerate_plans(Costs(problem), placement_cell(problem, placement))
+    least = min(max(stage.time_ps for stage in plan.stages) for plan in plans)
+    return least < max(stage.time_ps for stage in evaluation.stages)
+
+
+def improves(problem: Problem, value_ps: int, without: str) -> bool:
+    """Whether the best plan gets better without a limit on memory, or without constraints."""
+    if without == "constraints":
+        relaxed = problem.model_copy(update={"constraints": ()})
+    else:
+        kinds = {
+            name: kind.model_copy(update={"memory_bytes": 10**15})
+            for name, kind in problem.cluster.device_kinds.items()
+        }
+        cluster = problem.cluster.model_copy(update={"device_kinds": kinds})
+        relaxed = problem.model_copy(update={"cluster": cluster})
+    result = solve(relaxed)
+    assert result.evaluation is not None
+    return result.evaluation.value_ps < value_ps
