@@ -142,31 +142,12 @@ def test_file_that_is_no_object_is_refused(tmp_path: Path) -> None:
         read_hf_config(write(tmp_path, [1]))
 
 
+# fmt: off
 ODD_VALUES = (
-    *(
-        None,
-        True,
-        False,
-        0,
-        1,
-        2,
-        4,
-        8,
-        16,
-        64,
-        -3,
-        7,
-        2**24,
-        2**24 + 1,
-        10**40,
-        0.5,
-        1e300,
-        "",
-        "7",
-        "x" * 5000,
-    ),
-    *([], [0], [0, 1], [-1], ["a"], {}, {"a": 1}, [[[]]]),
+    None, True, False, 0, 1, 2, 4, 8, 16, 64, -3, 7, 2**24, 2**24 + 1, 10**40, 0.5, 1e300,
+    "", "7", "x" * 5000, [], [0], [0, 1], [-1], ["a"], {}, {"a": 1}, [[[]]],
 )
+# fmt: on
 
 
 def test_only_instance_errors_come_out_of_damaged_configs(tmp_path: Path) -> None:

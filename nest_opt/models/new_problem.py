@@ -1,0 +1,137 @@
+"""A problem from a model, a cluster and a batch: nobody writes a layer table by hand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nest_opt.errors import InstanceError
+from nest_opt.models.accelerator import Accelerator
+from nest_opt.models.derive import Training, layer_kinds, layer_types
+from nest_opt.models.parameters import expert_parallel_degrees, tensor_parallel_degrees
+from nest_opt.models.spec import LinearSpec, ModelSpec
+from nest_opt.problem import Cluster, Configuration, Problem
+from nest_opt.problem.job import Objective
+from nest_opt.problem.validation import build
+
+# Weights, gradients, optimizer states. ZeRO paper (arXiv:1910.02054); Megatron-LM
+# docs, dist_optimizer: 16-bit weights with 32-bit gradients, and fp16 with extra
+# 32-bit copies of weights and gradients.
+BYTE_CONVENTIONS: dict[int, tuple[int, int, int]] = {
+    16: (2, 2, 12),
+    18: (2, 4, 12),
+    20: (2, 2, 16),
+}
+
+DEFAULT_MICROBATCHES = (1, 2, 4, 8)
+
+
+def new_problem(
+    spec: ModelSpec,
+    cluster: Cluster,
+    accelerator: Accelerator,
+    training: Training,
+    *,
+    global_batch: int,
+    bytes_per_parameter: int = 18,
+    objective: Objective = "fill-drain",
+    microbatches: Sequence[int] = DEFAULT_MICROBATCHES,
+    name: str | None = None,
+) -> Problem:
+    """Derive a problem.
+
+    Parameters
+    ----------
+    spec, training
+        The model and how it is trained, see `nest_opt.models.derive`.
+    cluster, accelerator
+        Devices and network; compute times follow from the accelerator.
+    global_batch
+        G in sequences.
+    bytes_per_parameter
+        16, 18 or 20, see `BYTE_CONVENTIONS`.
+    microbatches
+        Microbatch sizes to derive profiles for; those that do not divide G
+        are left out.
+
+    Raises
+    ------
+    InstanceError
+        If a number is out of range, or no microbatch size divides G.
+    """
+    if bytes_per_parameter not in BYTE_CONVENTIONS:
+        raise InstanceError(
+            f"bytes per parameter: found {bytes_per_parameter}, one of "
+            f"{', '.join(map(str, BYTE_CONVENTIONS))} is needed: choose one, or edit "
+            "job.bytes_per_parameter in the problem file"
+        )
+    sizes = [size for size in microbatches if size >= 1 and global_batch % size == 0]
+    if not sizes:
+        raise InstanceError(
+            f"global batch: found {global_batch} sequences, which none of the microbatch sizes "
+            f"{', '.join(map(str, microbatches))} divides: change one of them"
+        )
+    configurations = _configurations(spec, cluster)
+    weights, gradients, optimizer = BYTE_CONVENTIONS[bytes_per_parameter]
+    model: dict[str, Any] = {
+        "layer_types": layer_types(spec, accelerator, training, sizes, configurations),
+        "layers": [
+            {"id": name, "type": kind, "repeat": repeat} for name, kind, repeat in layer_kinds(spec)
+        ],
+    }
+    if not isinstance(spec, LinearSpec):
+        model["attention_heads"] = spec.heads
+        if spec.moe:
+            model["experts"] = spec.moe.experts
+    data = {
+        "name": name or f"{spec.name} on {cluster.device_count} x {accelerator.name}",
+        "note": _note(spec, accelerator, training),
+        "model": model,
+        "cluster": cluster.model_dump(mode="json"),
+        "job": {
+            "global_batch": global_batch,
+            "sequence_length": training.sequence_length,
+            "bytes_per_parameter": {
+                "weights": weights,
+                "gradients": gradients,
+                "optimizer": optimizer,
+            },
+            "objective": objective,
+        },
+        "search": {
+            "microbatch": sizes,
+            "tp": sorted({k.tp for k in configurations}),
+            "ep": sorted({k.ep for k in configurations}),
+            "sp": sorted({k.sp for k in configurations}),
+        },
+    }
+    return build(Problem, data, spec.name)
+
+
+def _configurations(spec: ModelSpec, cluster: Cluster) -> list[Configuration]:
+    """Return the configurations to derive profiles for.
+
+    tp: powers of two that split every weight, within the innermost network
+    group; ep: divisors of the number of experts; sequence parallelism with
+    tensor parallelism only.
+    """
+    devices = cluster.device_count
+    innermost = cluster.network.levels[0].size
+    powers = [t for t in tensor_parallel_degrees(spec, innermost) if t.bit_count() == 1]
+    return [
+        Configuration(tp, 1, ep, sp)
+        for tp in powers
+        for ep in expert_parallel_degrees(spec)
+        if tp * ep <= devices
+        for sp in ((False, True) if tp > 1 and not isinstance(spec, LinearSpec) else (False,))
+    ]
+
+
+def _note(spec: ModelSpec, accelerator: Accelerator, training: Training) -> str:
+    mask = "" if isinstance(spec, LinearSpec) else ("causal " if spec.causal else "full ")
+    return (
+        f"Derived for {spec.name} ({spec.source}), sequence length {training.sequence_length}, "
+        f"{mask}{training.attention} attention, dropout {'on' if training.dropout else 'off'}, on "
+        f"{accelerator.name} at {float(accelerator.matmul_efficiency.value):.3g} of "
+        f"{float(accelerator.matmul_16bit_flops.value):.4g} FLOP/s and "
+        f"{float(accelerator.memory_efficiency.value):.3g} of "
+        f"{float(accelerator.memory_bandwidth_bytes_per_s.value):.4g} bytes/s."
+    )
