@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oracle import Oracle
-from random_instances import placement_data, random_placement
+from random_placements import placement_data, random_placement
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import BruteForceResult, brute_force

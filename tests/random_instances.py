@@ -14,29 +14,32 @@ from math import ceil, prod
 from typing import Any
 
 from oracle import Oracle, layer_names
+from random_models import Character, Degrees, random_edges, random_model
 
 from nest_opt import Problem
-from nest_opt.cost.schedule import rounds_per_batch
-from nest_opt.plan import Placement
-from nest_opt.problem.search import ORDERS, Order
 from nest_opt.problem.validation import build
 
 MOST_DEVICES = 12
 MOST_PLACES = 20
-# What brute force can enumerate in about a second.
-MOST_LAYERS_TIMES_DEVICES = 72
 MOST_PAIRS = 8
 
-# Networks on which nothing but an even spread keeps replicas apart: tight ones
-# straddle a group, rounded ones do not fit. (Sizes, devices, devices in use.)
-ROOMY = (((5, 2), 9, 6), ((5, 2), 10, 6), ((5, 3), 11, 6), ((7, 2), 12, 9), ((8, 2), 12, 9))
-ROOMY_SHARE = 0.1
-
-# Problems of equally slow layers with very different gradients, on fixed d > 1
-# and S > 1: the plan with the fastest bottleneck is often not the best one.
-DUEL_SHARE = 0.12
-
-Degrees = tuple[int, int, int, bool]
+# Networks on which only one sort of pitch keeps replicas or stages apart: an
+# even spread where rounded units do not fit, or units rounded to a group that
+# is not the innermost. (Sizes, devices, devices in use.)
+ROOMY = (
+    ((5, 2), 9, 6),
+    ((5, 2), 10, 6),
+    ((5, 3), 11, 6),
+    ((7, 2), 12, 9),
+    ((8, 2), 12, 9),
+    ((2, 3, 2), 10, 8),
+    ((2, 3, 2), 11, 8),
+    ((1, 5, 2), 9, 8),
+    ((1, 4, 3), 11, 9),
+)
+ROOMY_SHARE = 0.15
+CHARACTERS: tuple[Character, ...] = ("any", "duel", "plain")
+CHARACTER_WEIGHTS = (70, 12, 18)
 
 
 def random_problem(seed: int) -> Problem:
@@ -56,8 +59,12 @@ def random_data(seed: int) -> dict[str, Any]:
         devices = _device_count(rng, prod(sizes))
         levels = _levels(rng, sizes, rng.choice(("falling", "cliff", "rising", "any", "any")))
     pairs = _pairs(rng, devices)
-    duel = rng.random() < DUEL_SHARE
-    model = _model(rng, devices, pairs, {"duel": duel})
+    character = rng.choices(CHARACTERS, CHARACTER_WEIGHTS)[0]
+    if character == "plain":
+        for level in levels:
+            level["bandwidth_bytes_per_s"] = 100
+            level["latency_s"] = ceil(level["latency_s"])
+    model = random_model(rng, devices, pairs, character)
     data: dict[str, Any] = {
         "name": f"seed-{seed}",
         "model": model,
@@ -70,11 +77,11 @@ def random_data(seed: int) -> dict[str, Any]:
         "search": _search(rng, pairs, model, levels[0]["size"]),
     }
     _restrict(rng, data, devices)
-    if duel:
+    if character == "duel":
         data["job"]["objective"] = rng.choice(("nest", "nest", "nest", "fill-drain"))
     if roomy:
         _fix_degrees(rng, data, pairs, in_use, in_use)
-    elif duel or rng.random() < 0.45:
+    elif character == "duel" or rng.random() < 0.45:
         _fix_degrees(rng, data, pairs, devices // 2, devices)
     _constrain(rng, data)
     _tighten(rng, data, pairs, devices)
@@ -87,9 +94,16 @@ def random_artifact_data(seed: int) -> dict[str, Any]:
     sizes = _group_sizes(rng)
     devices = _device_count(rng, prod(sizes))
     pairs = [(1, (tp, 1, 1, False)) for tp in sorted(rng.sample((1, 2, 3, 4), rng.randint(1, 2)))]
-    model = _model(rng, devices, pairs, {"missing_mode": None, "duel": False})
+    model = random_model(rng, devices, pairs, "any")
+    for kind in model["layer_types"].values():
+        for profile in kind["profiles"]:
+            activation = rng.randint(0, 50)
+            profile["recompute"] = {
+                "none": {"stash_bytes": activation},
+                "full": {"stash_bytes": 0, "work_bytes": activation},
+            }
     names = [name for entry in model["layers"] for name in layer_names(entry)]
-    model["edges"] = _edges(rng, names, pairs, rng.choice((0, 20, 150)), own_size=1)
+    model["edges"] = random_edges(rng, names, pairs, rng.choice((0, 20, 150)), own_size=1)
     data = {
         "name": f"artifact-seed-{seed}",
         "model": model,
@@ -114,56 +128,6 @@ def random_artifact_data(seed: int) -> dict[str, Any]:
     needs = [_need_bytes(rng, data, pairs, devices) for _ in range(4)]
     data["cluster"]["device_kinds"]["device"]["memory_bytes"] = 1 + rng.choice((*needs, 10**6))
     return data
-
-
-def random_placement(rng: random.Random, problem: Problem) -> Placement | None:
-    """Return any placement that can be evaluated, of the aligned family or not.
-
-    None where no degrees are legal.
-    """
-    devices, layers = problem.cluster.device_count, len(problem.model.ids)
-    shapes = [
-        (microbatch, k, replicas, stages)
-        for microbatch, k in problem.candidates
-        for replicas in problem.search.dp or range(1, devices + 1)
-        for stages in range(1, layers + 1)
-        if k.block_size * replicas * stages <= devices
-        and rounds_per_batch(problem.job, microbatch, k.ep, replicas) is not None
-    ]
-    if not shapes:
-        return None
-    microbatch, k, replicas, stages = rng.choice(shapes)
-    order: Order = rng.choice(ORDERS)
-    inner, outer = (stages, replicas) if order == "pp-inner" else (replicas, stages)
-    unit = inner * k.block_size
-    largest = (devices - unit) // (outer - 1) if outer > 1 else devices
-    modes = [
-        mode
-        for mode in problem.search.recompute
-        if all(mode in kind.by_key[microbatch, k].recompute for kind in problem.model.types)
-    ]
-    return Placement(
-        microbatch,
-        k,
-        replicas,
-        order,
-        rng.randint(unit, largest),
-        (*sorted(rng.sample(range(1, layers), stages - 1)), layers),
-        tuple(rng.choice(modes) for _ in range(stages)),
-    )
-
-
-def placement_data(placement: Placement) -> dict[str, Any]:
-    """Return a placement as plain data, as the oracle reads it."""
-    tp, cp, ep, sp = placement.configuration
-    return {
-        "microbatch": placement.microbatch,
-        **{"tp": tp, "cp": cp, "ep": ep, "sp": sp, "dp": placement.replicas},
-        "order": placement.order,
-        "pitch": placement.pitch,
-        "ends": list(placement.ends),
-        "recompute": list(placement.recompute),
-    }
 
 
 # Network
@@ -266,169 +230,6 @@ def _search(
         for name, place in columns.items()
         if name not in left_open
     }
-
-
-# Model
-
-
-def _model(
-    rng: random.Random,
-    devices: int,
-    pairs: list[tuple[int, Degrees]],
-    fixed_style: Mapping[str, Any],
-) -> dict[str, Any]:
-    kinds = rng.choice((1, 2, 3, 3, 4))
-    style = {
-        "whole": rng.random() < 0.25,
-        "comm": rng.choice((0, 5, 20, 60, 150)),
-        "gradients": rng.choice((0, 20, 60, 200, 400, 800)),
-        "contrast": kinds > 1 and rng.random() < 0.7,
-        "stash": rng.choice((5, 50)),
-        "missing_mode": rng.choices((None, "full", "none"), (17, 2, 1))[0],
-        **fixed_style,
-    }
-    if style["duel"]:
-        kinds, style["comm"] = 4, 5
-    types = {f"type-{number}": _layer_type(rng, pairs, style) for number in range(kinds)}
-    layers = _layers(rng, sorted(types), devices)
-    model: dict[str, Any] = {"layer_types": types, "layers": layers}
-    if rng.random() < 0.3:
-        model["attention_heads"] = rng.choice((1, 2, 4, 6))
-    if rng.random() < 0.4:
-        model["experts"] = rng.choice((1, 2, 3, 4, 6, 12))
-    names = [name for entry in layers for name in layer_names(entry)]
-    if len(names) > 1 and rng.random() < 0.35:
-        model["edges"] = _edges(rng, names, pairs, style["comm"])
-    return model
-
-
-def _layers(rng: random.Random, kinds: list[str], devices: int) -> list[dict[str, Any]]:
-    count = min(rng.choices((1, 2, 3, 4, 5, 6), (1, 2, 3, 5, 6, 5))[0],
-                MOST_LAYERS_TIMES_DEVICES // devices)  # fmt: skip
-    layers: list[dict[str, Any]] = []
-    while count:
-        repeat = rng.randint(2, count) if count > 1 and rng.random() < 0.15 else 1
-        entry = {"id": f"layer-{len(layers)}", "type": rng.choice(kinds)}
-        layers.append({**entry, "repeat": repeat} if repeat > 1 else entry)
-        count -= repeat
-    # Types that no layer has stay in the file: they must not matter.
-    return layers
-
-
-def _layer_type(
-    rng: random.Random, pairs: list[tuple[int, Degrees]], style: Mapping[str, Any]
-) -> dict[str, Any]:
-    weight, most = rng.choice((1, 1, 2, 5)), style["gradients"]
-    if style["duel"]:
-        weight, most = rng.choice((1, 1.1)), rng.choice((0, 200, 600, 900))
-    elif style["contrast"]:
-        # Slow layers without parameters and fast ones with many: F and Y pull apart.
-        weight, most = rng.choice(((0.5, 4 * most), (1, 4 * most), (1, 0), (2, most // 8)))
-    parameters = {
-        k: (
-            rng.randint(most // 2, most) if rng.random() < 0.8 else 0,
-            rng.randint(0, most) if k[2] > 1 or rng.random() < 0.2 else 0,
-        )
-        for k in sorted({k for _, k in pairs})
-    }
-    return {
-        "output_bytes": {
-            str(microbatch): rng.randint(0, style["comm"]) * microbatch
-            for microbatch in sorted({microbatch for microbatch, _ in pairs})
-        },
-        "profiles": [
-            _profile(rng, microbatch, k, parameters[k], weight, style) for microbatch, k in pairs
-        ],
-    }
-
-
-def _profile(
-    rng: random.Random,
-    microbatch: int,
-    k: Degrees,
-    parameters: tuple[int, int],
-    weight: float,
-    style: Mapping[str, Any],
-) -> dict[str, Any]:
-    def seconds(scale: float) -> float | int:
-        # Larger microbatches are a little cheaper a sequence, splitting a little dearer.
-        ideal = scale * weight * microbatch**0.9 / (k[0] * k[1]) ** 0.9
-        if style["whole"]:
-            return max(0, round(ideal * rng.uniform(0.7, 1.3)))
-        return round(ideal * rng.uniform(0.7, 1.3), rng.choice((1, 3, 13)))
-
-    stash = rng.randint(0, style["stash"]) * microbatch
-    kept = rng.randint(0, stash) if rng.random() < 0.5 else 0
-    recompute = {
-        "none": {"stash_bytes": stash, "work_bytes": rng.randint(0, 20)},
-        "full": {"stash_bytes": kept, "work_bytes": stash - kept + rng.randint(0, 10)},
-    }
-    if style["missing_mode"] and rng.random() < 0.5:
-        del recompute[style["missing_mode"]]
-    return {
-        "microbatch": microbatch,
-        **dict(zip(("tp", "cp", "ep", "sp"), k, strict=True)),
-        "forward_s": seconds(1),
-        "backward_input_s": seconds(1),
-        "backward_weight_s": seconds(rng.choice((0, 1))),
-        "dense_parameters": parameters[0],
-        "expert_parameters": parameters[1],
-        "collectives": _collectives(rng, k, style["comm"]),
-        "recompute": recompute,
-    }
-
-
-def _collectives(rng: random.Random, k: Degrees, most_bytes: int) -> list[dict[str, Any]]:
-    found = []
-    for group, degree in zip(("tp", "cp", "ep"), k[:3], strict=True):
-        # Those over one rank cost nothing, and some profiles still list them.
-        if rng.random() < (0.8 if degree > 1 else 0.1):
-            for phase in rng.choice((("forward",), ("backward",), ("forward", "backward"))):
-                found.append(
-                    {
-                        "operation": rng.choice(
-                            ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-                        ),
-                        "group": group,
-                        "phase": phase,
-                        "bytes": rng.randint(0, most_bytes),
-                        "count": rng.choice((1, 1, 2, 3)),
-                    }
-                )
-    return found
-
-
-def _edges(
-    rng: random.Random,
-    names: list[str],
-    pairs: list[tuple[int, Degrees]],
-    most_bytes: int,
-    own_size: float = 0.4,
-) -> list[dict[str, Any]]:
-    """Return a random graph along the listed order: chain links, skips, sizes of their own."""
-    edges = []
-    for target in range(1, len(names)):
-        for source in range(target):
-            if rng.random() > (0.8 if source == target - 1 else 0.25):
-                continue
-            edge: dict[str, Any] = {"source": names[source], "target": names[target]}
-            if rng.random() < own_size:
-                edge["sizes"] = _sizes(rng, pairs, most_bytes)
-            edges.append(edge)
-    rng.shuffle(edges)
-    return edges
-
-
-def _sizes(
-    rng: random.Random, pairs: list[tuple[int, Degrees]], most_bytes: int
-) -> list[dict[str, Any]]:
-    microbatches = sorted({microbatch for microbatch, _ in pairs})
-    if rng.random() < 0.5:
-        return [{"microbatch": b, "bytes": rng.randint(0, most_bytes)} for b in microbatches]
-    return [
-        {"microbatch": b, "tp": tp, "bytes": rng.randint(0, most_bytes)}
-        for b, tp in sorted({(microbatch, k[0]) for microbatch, k in pairs})
-    ]
 
 
 # Job, restrictions, constraints

@@ -4,7 +4,8 @@ import random
 
 import pytest
 from agreement import oracle_difference
-from random_instances import random_data, random_placement
+from random_instances import random_data
+from random_placements import random_placement
 
 from nest_opt import Problem
 from nest_opt.problem.validation import build

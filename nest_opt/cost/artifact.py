@@ -191,8 +191,9 @@ class ArtifactCosts:
     def all_reduce_s(self, replicas: int, level: int) -> tuple[Fraction, Fraction]:
         """Return the exact (seconds, seconds per byte) of the artifact's all-reduce.
 
-        At level 0 one half of a halving-doubling over all d replicas; each
-        higher level adds twice its transfer plus everything added up so far.
+        At level 0 the bytes of a halving-doubling over all d replicas with half
+        of its steps; each higher level adds twice its transfer plus everything
+        added up so far.
         """
         steps = replicas.bit_length() - 1
         latency, bandwidth = self._latency_s, self._raw_bandwidth

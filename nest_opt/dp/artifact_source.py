@@ -198,6 +198,14 @@ class ArtifactSource:
                     )  # fmt: skip
         return groups
 
+    def refined_bound_ps(self, group: Group) -> int | None:
+        """Return the group's bound: it cannot be had better without solving its cell."""
+        return group.bound_ps
+
+    def cell_count(self, group: Group) -> int:
+        """Return 1."""
+        return 1
+
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's one cell."""
         a = group.configuration.block_size

@@ -1,6 +1,7 @@
 """The default cost model's cells of the aligned family, with their bounds."""
 
 from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 
@@ -8,12 +9,12 @@ from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.family import aligned_maps
-from nest_opt.dp.levels import NO_HOP, LevelSet, LevelVectors
+from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
 from nest_opt.dp.matrices import LazyMatrices, PairMatrices
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.placement import Cell
+from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
 
@@ -29,6 +30,11 @@ class DefaultSource:
         self._group_sizes = costs.network.group_sizes
         self._matrices: dict[tuple[int, Configuration], PairMatrices] = {}
         self._vectors: dict[Configuration, LevelVectors] = {}
+        self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
+        self._passes: dict[
+            tuple[tuple[int, Configuration], int | None],
+            tuple[Iterator[tuple[int, int]], list[tuple[int, int]]],
+        ] = {}
 
     def matrices(self, pair: tuple[int, Configuration]) -> PairMatrices:
         """Return the matrices of a pair, built once."""
@@ -45,59 +51,90 @@ class DefaultSource:
         return self._vectors[configuration]
 
     def groups(self) -> list[Group]:
-        """Return every group with a bound from the best levels that it could have."""
+        """Return every group with a bound in closed form, memory aside."""
         return [group for pair in self._table.pairs for group in self._groups_of(pair)]
 
     def _groups_of(self, pair: tuple[int, Configuration]) -> Iterator[Group]:
+        """Yield the groups of a pair: sums over all layers, even shares, the largest layer.
+
+        No stage is on lower levels than `_least_levels`, every cut costs the
+        hops of two stages, and the slowest stage has at least an even share
+        of all time and the largest layer.
+        """
         microbatch, configuration = pair
         a = configuration.block_size
-        relaxed: dict[int, list[tuple[int, int]]] = {}
+        job, search = self._problem.job, self._problem.search
+        *inside, hop = self._least_levels(configuration)
+        times = self.matrices(pair).plain_layer_times(tuple(inside))
+        layers, largest = int(times.sum()), int(times.max())
+        per_cut = 2 * self.matrices(pair).least_hop(hop)
         for replicas in self._table.replicas[pair]:
-            rounds = rounds_per_batch(self._problem.job, microbatch, configuration.ep, replicas)
+            rounds = rounds_per_batch(job, microbatch, configuration.ep, replicas)
             assert rounds is not None
-            most_stages = min(self._table.layer_count, self._devices // a)
-            in_flight = min(rounds, most_stages)
-            if in_flight not in relaxed:
-                relaxed[in_flight] = self._relaxed(pair, in_flight, most_stages)
-            for stages in range(1, min(most_stages, self._devices // (a * replicas)) + 1):
-                if self._problem.search.pp and stages not in self._problem.search.pp:
+            for stages in range(1, self._most_stages(configuration, replicas) + 1):
+                if search.pp and stages not in search.pp:
                     continue
-                slowest, total = relaxed[in_flight][stages - 1]
-                if total >= INFINITE:
-                    continue
-                weights = objective_weights(self._problem.job.objective, stages, rounds)
+                total = layers + (stages - 1) * per_cut
+                slowest = max(largest, -(-total // stages))
+                weights = objective_weights(job.objective, stages, rounds)
                 bound = weights.sum_weight * total + weights.max_weight * slowest
-                if weights.sync:
-                    bound += self._least_sync(pair, replicas, stages)
                 yield Group(
                     bound, a * replicas * stages, stages, replicas, microbatch, configuration,
                     rounds,
                 )  # fmt: skip
 
-    def _relaxed(
-        self, pair: tuple[int, Configuration], in_flight: int, most_stages: int
-    ) -> list[tuple[int, int]]:
-        """Return (least max F, least sum F) for S = 1, 2, ... at the least levels possible.
+    def _most_stages(self, configuration: Configuration, replicas: int) -> int:
+        return min(self._table.layer_count, self._devices // (configuration.block_size * replicas))
+
+    def _least_levels(self, configuration: Configuration) -> Levels:
+        """Return the least (tp, cp, ep, hop) levels that any device map can have.
 
         Two stages are at least a block apart, so no hop is on a lower level
         than one by a block.
         """
-        matrices, vectors = self.matrices(pair), self.vectors(pair[1])
-        tp, cp, ep, _ = pair[1]
-        inside = (
-            vectors.level_of_span(tp - 1),
-            vectors.level_of_span(tp * (cp - 1)),
-            vectors.level_of_span(tp * cp * (ep - 1)),
-        )
-        hop = vectors.level_of_span(pair[1].block_size)
-        keys: list[tuple[LevelSet, int]] = []
-        least = []
-        for stages in range(1, most_stages + 1):
-            flight = min(stages, in_flight)
-            out = NO_HOP if stages == 1 else hop
-            least.append(matrices.least([*keys, (frozenset({(*inside, NO_HOP, out)}), flight)]))
-            keys.append((frozenset({(*inside, hop, out)}), flight))
-        return least
+        tp, cp, ep, _ = configuration
+        spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), configuration.block_size)
+        return tuple(map(self.vectors(configuration).level_of_span, spans))
+
+    def refined_bound_ps(self, group: Group) -> int | None:
+        """Return a bound from the interval DP at the least levels, with memory and sync."""
+        slowest, total = self._relaxed(group)
+        if total >= INFINITE:
+            return None
+        weights = objective_weights(self._problem.job.objective, group.stages, group.rounds)
+        bound = weights.sum_weight * total + weights.max_weight * slowest
+        if weights.sync:
+            pair = (group.microbatch, group.configuration)
+            bound += self._least_sync(pair, group.replicas, group.stages)
+        return bound
+
+    def _relaxed(self, group: Group) -> tuple[int, int]:
+        """Return (least max F, least sum F) at the least levels possible.
+
+        One pass from the last stage on serves all S with the same limit on
+        microbatches in flight; it is taken as far as it is asked for.
+        """
+        pair = (group.microbatch, group.configuration)
+        limit = group.rounds if group.rounds < group.stages else None
+        key = (pair, limit)
+        if key not in self._passes:
+            self._passes[key] = self._relaxed_pass(pair, limit), []
+        steps, least = self._passes[key]
+        while len(least) < group.stages:
+            least.append(next(steps))
+        return least[group.stages - 1]
+
+    def _relaxed_pass(
+        self, pair: tuple[int, Configuration], limit: int | None
+    ) -> Iterator[tuple[int, int]]:
+        matrices = self.matrices(pair)
+        *inside, hop = self._least_levels(pair[1])
+        suffix, out = matrices.root, NO_HOP
+        for stages in count(1):
+            flight = min(stages, limit or stages)
+            yield matrices.whole(suffix, frozenset({(*inside, NO_HOP, out)}), flight)
+            suffix = matrices.longer(suffix, frozenset({(*inside, hop, out)}), flight)
+            out = hop
 
     def _least_sync(self, pair: tuple[int, Configuration], replicas: int, stages: int) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.
@@ -125,15 +162,22 @@ class DefaultSource:
         """Return the group's distinct device maps as cells, in the order of ties."""
         return [
             Cell(group.microbatch, group.configuration, group.rounds, device_map)
-            for device_map in aligned_maps(
-                self._group_sizes,
-                self._devices,
-                group.configuration.block_size,
-                group.replicas,
-                group.stages,
-                self._problem.search,
+            for device_map in self._maps(
+                group.configuration.block_size, group.replicas, group.stages
             )
         ]
+
+    def cell_count(self, group: Group) -> int:
+        """Return the number of the group's cells."""
+        return len(self._maps(group.configuration.block_size, group.replicas, group.stages))
+
+    def _maps(self, block_size: int, replicas: int, stages: int) -> list[DeviceMap]:
+        key = (block_size, replicas, stages)
+        if key not in self._device_maps:
+            self._device_maps[key] = aligned_maps(
+                self._group_sizes, self._devices, *key, self._problem.search
+            )
+        return self._device_maps[key]
 
     def weights(self, cell: Cell) -> ObjectiveWeights:
         """Return the objective of a cell."""
@@ -217,14 +261,7 @@ class DefaultSource:
         return any(
             limit is None
             or all(max(member[3:]) <= limit for s in vectors.stage_sets(m) for member in s)
-            for m in aligned_maps(
-                self._group_sizes,
-                self._devices,
-                case.configuration.block_size,
-                case.replicas,
-                stages,
-                self._problem.search,
-            )
+            for m in self._maps(case.configuration.block_size, case.replicas, stages)
         )
 
     def memory(self, case: MemoryCase) -> Iterator[Array]:

@@ -122,7 +122,10 @@ class PairMatrices:
 
     @cached_property
     def _most_in_flight(self) -> dict[Recompute, Array]:
-        """Per mode, the most microbatches in flight that each interval has memory for."""
+        """Per mode, the most microbatches in flight that each interval has memory for.
+
+        Below 1 where the interval is empty, forbidden or too large for any.
+        """
         most = {}
         for mode in self.modes:
             free = self._table.usable_bytes - self._table.reserve_bytes - self._states
@@ -130,6 +133,7 @@ class PairMatrices:
             stash = self._intervals(self._prefix(self._costs.stash_bytes[mode]))
             fits = np.where(free >= 0, INFINITE, -1)
             most[mode] = np.where(stash > 0, free // np.maximum(stash, 1), fits)
+            most[mode][self._empty] = -1
         return most
 
     def memory(self, in_flight: int) -> Array:
@@ -177,13 +181,11 @@ class PairMatrices:
 
     def _compute_stage_time(self, levels: LevelSet, in_flight: int) -> Array:
         times = self._mode_times(levels)
-        best = np.full(self._empty.shape, INFINITE, np.int64)
+        best: Array | int = INFINITE
         # `full` adds a pass to `none`, so the first mode that fits is the least.
         for mode in reversed(self.modes):
-            fits = self._most_in_flight[mode] >= in_flight
-            best = np.where(fits, times[mode], best)
-        best[self._empty] = INFINITE
-        return best
+            best = np.where(self._most_in_flight[mode] >= in_flight, times[mode], best)
+        return np.asarray(best)
 
     def mode(self, in_flight: int, low: int, high: int) -> Recompute:
         """Return the mode of least F that fits an interval."""
@@ -218,6 +220,15 @@ class PairMatrices:
         exposed: Array = np.maximum(self.sync(replicas, levels) - hidden, 0)
         return exposed
 
+    def plain_layer_times(self, levels: Levels) -> Array:
+        """Return F of each layer alone at a tuple of levels: no hop, no recomputation."""
+        plain, _ = self._member_times((*levels[:3], NO_HOP, NO_HOP))
+        return np.diagonal(plain, 1)
+
+    def least_hop(self, level: int) -> int:
+        """Return the least time of a hop over a cut between two layers, 0 if there is none."""
+        return min(self._costs.hop_ps[level][1:-1], default=0)
+
     def has_sync(self, replicas: int) -> bool:
         """Whether any layer's gradients are shared by several ranks."""
         return any(
@@ -225,20 +236,24 @@ class PairMatrices:
             for name in CLASSES
         )
 
-    def suffix(self, keys: list[tuple[LevelSet, int]]) -> Suffix:
-        """Return the suffix of the stages with these (levels, in flight), last stage first."""
-        node = self.root
-        for key in keys:
-            longer = node.longer.get(key)
-            if longer is None:
-                time = self.stage_time(*key)
-                longer = Suffix(extend_max(time, node.max_ps), extend_sum(time, node.sum_ps))
-                node.longer[key] = longer
-            node = longer
-        return node
+    def longer(self, suffix: Suffix, levels: LevelSet, in_flight: int) -> Suffix:
+        """Return a suffix with one more stage before it."""
+        key = (levels, in_flight)
+        if key not in suffix.longer:
+            time = self.stage_time(*key)
+            suffix.longer[key] = Suffix(
+                extend_max(time, suffix.max_ps), extend_sum(time, suffix.sum_ps)
+            )
+        return suffix.longer[key]
 
-    def least(self, keys: list[tuple[LevelSet, int]]) -> tuple[int, int]:
-        """Return (least max F, least sum F) of whole pipelines with these keys."""
-        node = self.suffix(keys[:-1])
-        first = self.stage_time(*keys[-1])[:1]
-        return int(extend_max(first, node.max_ps)[0]), int(extend_sum(first, node.sum_ps)[0])
+    def whole(self, suffix: Suffix, levels: LevelSet, in_flight: int) -> tuple[int, int]:
+        """Return (least max F, least sum F) of a suffix with the first stage before it."""
+        first = self.stage_time(levels, in_flight)[:1]
+        return int(extend_max(first, suffix.max_ps)[0]), int(extend_sum(first, suffix.sum_ps)[0])
+
+    def least(self, keys: Sequence[tuple[LevelSet, int]]) -> tuple[int, int]:
+        """Return (least max F, least sum F) of pipelines with these keys, last stage first."""
+        suffix = self.root
+        for key in keys[:-1]:
+            suffix = self.longer(suffix, *key)
+        return self.whole(suffix, *keys[-1])

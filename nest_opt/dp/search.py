@@ -1,7 +1,8 @@
 """The outer search: groups of cells, best bound first, until nothing can win."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heapreplace
 from typing import Literal
 
 from nest_opt.dp.source import CellSource, Group
@@ -69,30 +70,92 @@ def search(
     A KeyboardInterrupt ends the search with what it has.
     """
     best = _Incumbent()
-    groups: list[Group] = []
-    done = cells = solved = 0
+    queue = _Queue(source)
+    solved = 0
     status: Status = "optimal"
     try:
-        groups = sorted(source.groups())
-        for group in groups:
-            if group.bound_ps > best.value_ps:
-                break
+        queue.fill()
+        while (group := queue.next(best.value_ps)) is not None:
             if progress:
-                progress(done, len(groups), None if best.cell is None else best.value_ps)
+                progress(queue.done, queue.total, None if best.cell is None else best.value_ps)
             for cell in source.cells(group):
-                cells += 1
                 solved += _try(source, group, cell, best)
-            done += 1
-        cells += sum(len(source.cells(group)) for group in groups[done:])
+            queue.finish()
+        queue.count_rest()
     except KeyboardInterrupt:
         status = "interrupted"
-    bound = min([best.value_ps, *(group.bound_ps for group in groups[done : done + 1])])
+    bound, cells = min(best.value_ps, queue.bound_ps()), queue.cells
     if best.cell is None:
         if status == "interrupted":
-            return SearchResult(status, None, None, bound if groups else 0, cells, cells - solved)
+            return SearchResult(status, None, None, bound, cells, cells - solved)
         return SearchResult("infeasible", None, None, None, cells, cells - solved)
     placement = _placement(source, best.cell, best.value_ps)
     return SearchResult(status, placement, best.value_ps, bound, cells, cells - solved)
+
+
+class _Queue:
+    """Groups by bound; a group's costlier bound is taken when its first one is the least.
+
+    Attributes
+    ----------
+    done, total
+        Groups that need not be looked at again, and all groups.
+    cells
+        Cells in the groups done.
+    """
+
+    def __init__(self, source: CellSource) -> None:
+        self._source = source
+        # (bound, place, refined, group): equal bounds in the order of ties.
+        self._heap: list[tuple[int, tuple[object, ...], bool, Group]] = []
+        self._current: tuple[int, Group] | None = None
+        self._filled = False
+        self.done = self.total = self.cells = 0
+
+    def fill(self) -> None:
+        """Ask the source for all groups."""
+        groups = self._source.groups()
+        self._heap = [(group.bound_ps, group.place, False, group) for group in groups]
+        heapify(self._heap)
+        self.total = len(groups)
+        self._filled = True
+
+    def next(self, value_ps: int) -> Group | None:
+        """Return the group of the least refined bound, or None if all exceed a value."""
+        while self._heap and self._heap[0][0] <= value_ps:
+            bound, place, refined, group = self._heap[0]
+            if refined:
+                self._current = bound, group
+                heappop(self._heap)
+                return replace(group, bound_ps=bound)
+            better = self._source.refined_bound_ps(group)
+            if better is None:
+                heappop(self._heap)
+                self.done += 1
+                self.cells += self._source.cell_count(group)
+            else:
+                heapreplace(self._heap, (max(better, bound), place, True, group))
+        return None
+
+    def finish(self) -> None:
+        """Count the group that `next` returned as done."""
+        if self._current is not None:
+            self.done += 1
+            self.cells += self._source.cell_count(self._current[1])
+            self._current = None
+
+    def count_rest(self) -> None:
+        """Count the cells of all groups that bounds have settled."""
+        self.cells += sum(self._source.cell_count(entry[3]) for entry in self._heap)
+
+    def bound_ps(self) -> int:
+        """Return a bound on all cells of groups that are not done."""
+        if not self._filled:
+            return 0
+        open_bounds = [entry[0] for entry in self._heap[:1]]
+        if self._current is not None:
+            open_bounds.append(self._current[0])
+        return min(open_bounds, default=_NO_LIMIT)
 
 
 def _try(source: CellSource, group: Group, cell: Cell, best: _Incumbent) -> bool:

@@ -55,8 +55,16 @@ class CellSource(Protocol):
         """Return every group that may hold a legal plan, with a proved bound each."""
         ...
 
+    def refined_bound_ps(self, group: Group) -> int | None:
+        """Return a better, costlier bound on all cells of a group; None if nothing fits."""
+        ...
+
     def cells(self, group: Group) -> Sequence[Cell]:
         """Return the cells of a group, in the order of ties."""
+        ...
+
+    def cell_count(self, group: Group) -> int:
+        """Return the number of cells of a group."""
         ...
 
     def weights(self, cell: Cell) -> ObjectiveWeights:

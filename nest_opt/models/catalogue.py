@@ -2,10 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from nest_opt.errors import InstanceError
 from nest_opt.models.families import bert, deepseek, gpt, llama
+from nest_opt.models.lookup import find
 from nest_opt.models.spec import LinearSpec, MlaSpec, ModelSpec, MoeSpec, TransformerSpec
 
 _LINEAR = re.compile(r"linear[- _]?(\d{1,9})x(\d{1,9})", re.IGNORECASE)
@@ -38,24 +37,7 @@ def find_model(name: str) -> ModelSpec:
     stack = _LINEAR.fullmatch(name.strip())
     if stack:
         return LinearSpec(layers=int(stack[1]), width=int(stack[2]))
-    specs = {
-        spelling(known): entry.spec for entry in MODELS for known in (entry.name, *entry.aliases)
-    }
-    key = spelling(name)
-    if key in specs:
-        return specs[key]
-    near = dict.fromkeys(specs[close].name for close in get_close_matches(key, specs, 3, 0.5))
-    remedy = f"did you mean {' or '.join(near)}?" if near else "choose one"
-    names = ", ".join(entry.name for entry in MODELS)
-    raise InstanceError(
-        f"model: found {name[:60]!r}, the path of a config.json, linear-LAYERSxWIDTH or one of "
-        f"{names} is needed: {remedy}"
-    )
-
-
-def spelling(name: str) -> str:
-    """Return what of a name counts: letters, digits, and points between digits."""
-    return re.sub(r"(?<!\d)\.|\.(?!\d)|[^a-z0-9.]", "", name.casefold())
+    return find("model", name, MODELS, "the path of a config.json, linear-LAYERSxWIDTH or ").spec
 
 
 def _hub(identifier: str, paper: str) -> str:

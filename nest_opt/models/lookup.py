@@ -26,17 +26,22 @@ Entry = TypeVar("Entry", bound=Named)
 
 
 def spelling(name: str) -> str:
-    """Return what of a name counts: lower-case letters and digits."""
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
+    """Return what of a name counts: letters, digits, and points between digits.
+
+    opt-1.3b is not opt-13b.
+    """
+    return re.sub(r"(?<!\d)\.|\.(?!\d)|[^a-z0-9.]", "", name.casefold())
 
 
-def find(what: str, name: str, entries: Iterable[Entry]) -> Entry:
+def find(what: str, name: str, entries: Iterable[Entry], besides: str = "") -> Entry:
     """Return the entry with that name or alias; case and punctuation do not count.
 
     Parameters
     ----------
     what
         The kind of entry, for the error.
+    besides
+        What else would do in place of a name, for the error.
 
     Raises
     ------
@@ -53,7 +58,7 @@ def find(what: str, name: str, entries: Iterable[Entry]) -> Entry:
     )
     remedy = f"did you mean {' or '.join(near)}?" if near else "correct the name"
     names = ", ".join(entry.name for entry in listed)
-    raise InstanceError(f"{what}: found {name[:60]!r}, one of {names} is needed: {remedy}")
+    raise InstanceError(f"{what}: found {name[:60]!r}, {besides}one of {names} is needed: {remedy}")
 
 
 def _keys(entry: Named) -> Iterator[str]:

@@ -5,8 +5,10 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
+from itertools import pairwise
+from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -45,23 +47,40 @@ class _Artifact(_Foreign):
     cp_degree: _Degree = 1
     memory: _Amount = Field(alias="maxMemoryPerDevice")
     devices: _Degree = Field(alias="maxDevices")
-    bandwidths: tuple[_Amount, ...] = Field(alias="bws", min_length=1)
+    bandwidths: tuple[Annotated[Exact, Field(gt=0)], ...] = Field(
+        alias="bws", min_length=1, max_length=6
+    )
     latencies: tuple[_Amount, ...] = Field(alias="latency_per_level")
     sizes: tuple[_Degree, ...] = Field(alias="devices_per_level")
-    microbatches: _Amount = Field(alias="mbsInBatch")
+    microbatches: Annotated[Exact, Field(ge=1)] = Field(alias="mbsInBatch")
     nodes: dict[str, Annotated[tuple[_Node, ...], Field(min_length=1)]] = Field(min_length=1)
     edges: dict[str, tuple[_Edge, ...]]
     recompute: bool = Field(alias="activationRecomputation")
-    optimizer: str = Field(alias="optimizerAlgorithm")
+    optimizer: Literal["SGD", "Adam"] = Field(alias="optimizerAlgorithm")
 
     @model_validator(mode="after")
-    def _validate(self) -> "_Artifact":
+    def _validate_network(self) -> "_Artifact":
         counts = len(self.bandwidths), len(self.latencies), len(self.sizes)
         if len(set(counts)) > 1:
             raise ValueError(
                 f"bws, latency_per_level, devices_per_level: found {counts[0]}, {counts[1]} and "
                 f"{counts[2]} levels, equal numbers are needed: complete the shorter ones"
             )
+        if self.devices > prod(self.sizes):
+            raise ValueError(
+                f"maxDevices: found {self.devices}, at most {prod(self.sizes)} are allowed (the "
+                "product of devices_per_level): lower it, or raise one of those"
+            )
+        for place, (inner, outer) in enumerate(pairwise(self.latencies), start=1):
+            if outer < inner:
+                raise ValueError(
+                    f"latency_per_level: found {outer} s at place {place}, at least {inner} s is "
+                    "needed (the latency inside it): list the innermost level first"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _validate(self) -> "_Artifact":
         orders = {tuple(sorted(node.id for node in nodes)) for nodes in self.nodes.values()}
         if len(orders) > 1:
             raise ValueError(
@@ -87,6 +106,25 @@ class _Artifact(_Foreign):
                 "edges: found different edges for different tensor degrees, equal ones are "
                 "needed: list the same edges for each"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _validate_edges(self) -> "_Artifact":
+        ids = {node.id for nodes in self.nodes.values() for node in nodes}
+        # All degrees have the same nodes and edges by now.
+        degree = next(iter(self.nodes))
+        for place, edge in enumerate(self.edges[degree]):
+            for end in (edge.source, edge.target):
+                if end not in ids:
+                    raise ValueError(
+                        f"edges.{degree}[{place}]: names node {end}, which nodes does not have: "
+                        "correct sourceId or destId"
+                    )
+            if edge.source >= edge.target:
+                raise ValueError(
+                    f"edges.{degree}[{place}]: goes from node {edge.source} to node "
+                    f"{edge.target}, a higher id is needed: number nodes in a topological order"
+                )
         return self
 
 

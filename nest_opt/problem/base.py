@@ -1,8 +1,8 @@
 """What every entity of the file formats shares: frozen, exact, bounded numbers."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -21,6 +21,15 @@ class Frozen(BaseModel):
     """Base of all entities: immutable, and an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with some fields changed, validated like any other entity.
+
+        Entities are immutable, so `deep` changes nothing. Pydantic's own copy
+        would keep values derived from the fields before the change.
+        """
+        kept = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**kept, **(update or {})})
 
 
 def _exact_decimal(value: Any) -> Any:
@@ -75,6 +84,12 @@ Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
 Degree = Annotated[int, Field(strict=True, ge=1, le=MAX_DEGREE)]
 Flag = Annotated[bool, Field(strict=True)]
 Identifier = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Return names for a message: sorted, quoted, the first few of them."""
+    every = sorted(names)
+    return ", ".join(map(repr, every[:most])) + (", ..." if len(every) > most else "")
 
 
 def first_repeated(items: Iterable[Item]) -> Item | None:

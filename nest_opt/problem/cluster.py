@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from nest_opt.problem.base import MAX_BYTES, Bytes, Exact, Frozen, Identifier, Seconds
+from nest_opt.problem.base import MAX_BYTES, Bytes, Exact, Frozen, Identifier, Seconds, listed
 
 MAX_DEVICES = 2**20
 
@@ -132,12 +132,12 @@ class Cluster(Frozen):
             if group.kind not in self.device_kinds:
                 raise ValueError(
                     f"devices: kind {group.kind!r} is not in device_kinds "
-                    f"({', '.join(sorted(self.device_kinds))}): add it or correct it"
+                    f"({listed(self.device_kinds)}): add it or correct it"
                 )
         kinds = {group.kind for group in self.devices}
         if len(kinds) > 1:
             raise ValueError(
-                f"devices: found {len(kinds)} kinds ({', '.join(sorted(kinds))}), 1 is allowed: "
+                f"devices: found {len(kinds)} kinds ({listed(kinds)}), 1 is allowed: "
                 "the search does not mix kinds of devices yet; give it those of one kind"
             )
         if self.device_count > self.network.device_count:

@@ -5,7 +5,15 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from nest_opt.problem.base import Bytes, Degree, Frozen, Identifier, Positive, first_repeated
+from nest_opt.problem.base import (
+    Bytes,
+    Degree,
+    Frozen,
+    Identifier,
+    Positive,
+    first_repeated,
+    listed,
+)
 from nest_opt.problem.profile import Configuration, Profile
 
 MAX_LAYERS = 20_000
@@ -42,9 +50,9 @@ class LayerType(Frozen):
             known = parameters.setdefault(profile.configuration, counts)
             if known != counts:
                 raise ValueError(
-                    f"profiles: found {counts} dense and expert parameters for microbatch "
-                    f"{profile.microbatch} and {profile.configuration}, {known} for another "
-                    "microbatch size: a parameter count cannot depend on the microbatch"
+                    f"profiles: found {counts[0]} dense and {counts[1]} expert parameters for "
+                    f"microbatch {profile.microbatch} and {profile.configuration}, {known[0]} and "
+                    f"{known[1]} are needed, as for another microbatch size: make them equal"
                 )
         return self
 
@@ -162,12 +170,18 @@ class LayerGraph(Frozen):
         """Whether every layer has a profile for this pair, and every tensor a size."""
         if not all((microbatch, configuration) in kind.by_key for kind in self.used_types):
             return False
-        return all(
-            str(microbatch) in self.types[self.index[edge.source]].output_bytes
-            if edge.sizes is None
-            else edge.size_bytes(microbatch, configuration.tp) is not None
-            for edge in self.all_edges
-        )
+        return self.edge_without_size(microbatch, configuration.tp) is None
+
+    def edge_without_size(self, microbatch: int, tp: int) -> Edge | None:
+        """Return the first edge whose tensor has no bytes for these, or None."""
+        for edge in self.all_edges:
+            if edge.sizes is None:
+                known = str(microbatch) in self.types[self.index[edge.source]].output_bytes
+            else:
+                known = edge.size_bytes(microbatch, tp) is not None
+            if not known:
+                return edge
+        return None
 
     @model_validator(mode="after")
     def _validate(self) -> "LayerGraph":
@@ -180,7 +194,7 @@ class LayerGraph(Frozen):
             if entry.type not in self.layer_types:
                 raise ValueError(
                     f"layers: layer {entry.id!r} has type {entry.type!r}, which is not in "
-                    f"layer_types ({', '.join(sorted(self.layer_types))}): add it or correct it"
+                    f"layer_types ({listed(self.layer_types)}): add it or correct it"
                 )
         repeated = first_repeated(self.ids)
         if repeated is not None:

@@ -80,9 +80,17 @@ class Problem(Frozen):
         types = self.model.used_types
         pairs = set(types[0].by_key).intersection(*(kind.by_key for kind in types))
         known = ", ".join(f"microbatch={b} {k}" for b, k in sorted(pairs)[:8]) or "none"
+        for microbatch, k in sorted(pairs):
+            edge = self.model.edge_without_size(microbatch, k.tp)
+            if edge and {"microbatch": microbatch, **k._asdict()}[dimension] == value:
+                place = "output_bytes of its source's type" if edge.sizes is None else "sizes"
+                return (
+                    f"model.edges: {edge} has no bytes for microbatch={microbatch} {k}, which the "
+                    f"layers have profiles for: add them to {place}"
+                )
         return (
-            f"search: {dimension}={value} has no profile (or output_bytes) in every layer type "
-            f"together with the other values asked for; pairs profiled in all of them: {known}; "
+            f"search: {dimension}={value} has no profile in every layer type together with the "
+            f"other values asked for; profiled in all of them: {known}; "
             "add profiles or ask for those values"
         )
 

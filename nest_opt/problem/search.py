@@ -42,5 +42,5 @@ class SearchSpace(Frozen):
     def _no_repeats(cls, values: tuple[object, ...] | None) -> tuple[object, ...] | None:
         repeated = first_repeated(values) if values is not None else None
         if repeated is not None:
-            raise ValueError(f"found {repeated!r} 2 times, 1 is allowed: remove one")
+            raise ValueError(f"found the value {repeated!r} twice, once is allowed: remove one")
         return values

@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
+_STARTS_WITH_FIELD = re.compile(r"[a-z_.]+: ")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
 
 
@@ -165,10 +167,18 @@ def build(
         return model.model_validate(data)
     except ValidationError as error:
         problems = [item for item in error.errors(include_url=False) if not _is_echo(item)]
-        lines = [_sentence(item, data) for item in problems[:SHOWN_ERRORS]]
+        names = _field_names(model)
+        lines = [_sentence(item, data, names) for item in problems[:SHOWN_ERRORS]]
         if len(problems) > SHOWN_ERRORS:
             lines.append(f"and {len(problems) - SHOWN_ERRORS} more")
         raise error_class(f"{name}: " + "\n  ".join(lines)) from error
+
+
+def _field_names(model: type[BaseModel]) -> list[str]:
+    """Return the names of the fields of an entity and of all inside it."""
+    schema = model.model_json_schema()
+    entities = [schema, *schema.get("$defs", {}).values()]
+    return sorted({name for entity in entities for name in entity.get("properties", {})})
 
 
 def _is_echo(item: Mapping[str, Any]) -> bool:
@@ -180,17 +190,26 @@ def _is_echo(item: Mapping[str, Any]) -> bool:
     )
 
 
-def _sentence(item: Mapping[str, Any], data: Any) -> str:
-    """Turn one pydantic error into item, number found, number allowed, remedy."""
+def _sentence(item: Mapping[str, Any], data: Any, names: Sequence[str]) -> str:
+    """Turn one pydantic error into item, number found, number allowed, remedy.
+
+    `names` are those of all fields, for a guess at what a misspelt one means.
+    """
     kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
     place = _place(item["loc"], data)
     if kind == "missing":
         return f"{place}: found nothing, a value is needed: add the field"
     if kind == "extra_forbidden":
-        return f"{place}: unknown field: remove it, or see docs/problem_format.md for its name"
+        name = str(item["loc"][-1])
+        # A name that is right elsewhere says nothing about what is meant here.
+        close = [] if name in names else get_close_matches(name, names, n=1)
+        guess = f"call it {close[0]}" if close else "see docs/problem_format.md for its name"
+        return f"{place}: unknown field: remove it, or {guess}"
     if kind == "value_error":
-        text = item["msg"].removeprefix("Value error, ")
-        return text if place == "the object" else f"{place}: {text}"
+        text: str = item["msg"].removeprefix("Value error, ")
+        if place == "the object":
+            return text
+        return f"{place}.{text}" if _STARTS_WITH_FIELD.match(text) else f"{place}: {text}"
     if kind == "union_tag_invalid":
         place, value = f"{place}.{context['discriminator'].strip(chr(39))}", context["tag"]
     if kind == "union_tag_not_found" and isinstance(value, Mapping):
@@ -213,21 +232,30 @@ _WANTED = {
     "literal_error": "{expected} is needed",
     "model_attributes_type": "an object is needed",
     "model_type": "an object is needed",
-    "string_pattern_mismatch": "text of the form {pattern} is needed",
+    "string_pattern_mismatch": "text of another form is needed",
     "string_too_long": "at most {max_length} are allowed",
-    "string_too_short": "at least {min_length} character is needed",
+    "string_too_short": "a minimum of {min_length} is needed",
     "string_type": "text in quotes is needed",
     "string_unicode": "whole Unicode characters are needed",
     "too_long": "at most {max_length} are allowed",
-    "too_short": "at least {min_length} is needed",
+    "too_short": "a minimum of {min_length} is needed",
     "tuple_type": "an array is needed",
     "union_tag_invalid": "one of {expected_tags} is needed",
     "union_tag_not_found": "an object is needed",
 }
 
 
+_FORMS = {
+    r"^[1-9][0-9]{0,11}$": "a whole number in quotes, without leading zeros, is needed",
+    r"^[0-9]{1,30}$": "a whole number in quotes, of at most 30 digits, is needed",
+}
+
+
 def _wanted(item: Mapping[str, Any]) -> str:
     """Return what a field needs or allows, in the words of this package where it has some."""
+    form = _FORMS.get(item.get("ctx", {}).get("pattern", ""))
+    if form:
+        return form
     if item["type"] in _WANTED:
         # Pydantic writes a limit that is a Decimal as Python code.
         return _DECIMAL.sub(r"\1", _WANTED[item["type"]].format(**item.get("ctx", {})))
