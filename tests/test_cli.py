@@ -252,7 +252,7 @@ def test_fix_leaves_other_dimensions_as_they_are(tmp_path: Path) -> None:
         (["pitch=5"], "legal values are tight, level, spread"),
         (["sp=maybe"], "legal values are true, false"),
         (["dp=2", "dp=4"], "--fix: found dp 2 times, 1 is allowed"),
-        (["dp=2,2"], "found 2 2 times, 1 is allowed"),
+        (["dp=2,2"], "found the value 2 twice, once is allowed"),
         (["tp=2097152"], "tp[0]: found 2097152"),
         (["tp=2"], "has no profile"),
         (["dp=3"], "global_batch: found 16"),

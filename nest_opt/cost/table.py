@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.cost.states import state_bytes
 from nest_opt.cost.units import to_bytes, to_ps
 from nest_opt.errors import InstanceError
 from nest_opt.network import Network, build_network
@@ -215,7 +216,7 @@ def _pair_costs(
     problem: Problem, network: Network, microbatch: int, configuration: Configuration
 ) -> PairCosts:
     profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
-    per_parameter = Fraction(problem.job.bytes_per_parameter.total)
+    per_parameter = state_bytes(problem.job.bytes_per_parameter, zero_level=0, copies=1)
     modes: list[Recompute] = [
         mode
         for mode in problem.search.recompute

@@ -1,0 +1,278 @@
+"""Derived memory, times and collectives against published formulas and known answers."""
+
+from fractions import Fraction
+
+import pytest
+
+from nest_opt import InstanceError, Problem, solve
+from nest_opt.cost.states import state_bytes
+from nest_opt.models.activations import checkpoint_bytes, first_stage_bytes, stash_bytes, work_bytes
+from nest_opt.models.catalogue import find_model
+from nest_opt.models.clusters import build_cluster
+from nest_opt.models.derive import default_training, layer_kinds
+from nest_opt.models.hardware import find_accelerator
+from nest_opt.models.new_problem import BYTE_CONVENTIONS, new_problem
+from nest_opt.models.operations import attention_flops, layer_work, model_flops
+from nest_opt.models.parameters import parameters, parameters_per_rank
+from nest_opt.models.share import Attention, Share
+from nest_opt.models.spec import TransformerSpec
+from nest_opt.models.weights import block_weights, embedding_weights, final_weights
+from nest_opt.problem import Configuration
+from nest_opt.problem.job import BytesPerParameter
+from nest_opt.problem.validation import build
+
+GIB = 2**30
+
+# Korthikanti et al., arXiv:2205.05198, table 3 and figure 7: microbatch, hidden,
+# heads, layers, stages, chunks; GiB of the first stage without recomputation
+# (tensor parallelism 8) and with sequence parallelism and selective recomputation.
+KORTHIKANTI = {
+    "22B": (4, 6144, 64, 48, 1, 1, "59.25", "9.5625"),
+    "175B": (1, 12288, 96, 96, 8, 3, "66.84375", "12.3516"),
+    "530B": (1, 20480, 128, 105, 35, 3, "114.0234", "23.0762"),
+    "1T": (1, 25600, 160, 128, 64, 1, "131.25", "26.5625"),
+}
+
+
+def gpt_spec(hidden: int, heads: int, layers: int) -> TransformerSpec:
+    """Return a GPT of Megatron's shape."""
+    return TransformerSpec(
+        name="gpt",
+        family="megatron",
+        source="test",
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        ffn=4 * hidden,
+        gated=False,
+        vocabulary=51200,
+        sequence_length=2048,
+        norm="layer",
+        learned_positions=2048,
+    )
+
+
+def gpt_share(microbatch: int, tp: int, sp: bool, attention: Attention) -> Share:
+    """Return a rank's share of a microbatch of 2,048-token sequences with dropout."""
+    return Share(
+        microbatch=microbatch,
+        sequence_length=2048,
+        configuration=Configuration(tp, sp=sp),
+        dropout=True,
+        attention=attention,
+    )
+
+
+@pytest.mark.parametrize("size", KORTHIKANTI)
+@pytest.mark.parametrize("selective", [False, True])
+def test_first_stage_activations_of_korthikanti(size: str, selective: bool) -> None:
+    """First-stage activation memory equals the published figures to their last digit."""
+    microbatch, hidden, heads, layers, stages, chunks, *printed = KORTHIKANTI[size]
+    attention: Attention = "recomputed" if selective else "stored"
+    share = gpt_share(microbatch, 8, selective, attention)
+    layer = stash_bytes(gpt_spec(hidden, heads, layers), share, "block")
+    total = first_stage_bytes(layer, layers, stages, chunks) / GIB
+    digits = len(printed[selective].partition(".")[2])
+    assert round(total, digits) == Fraction(printed[selective])
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+@pytest.mark.parametrize("sp", [False, True])
+@pytest.mark.parametrize("attention", ["stored", "recomputed"])
+def test_gpt_layer_formula(tp: int, sp: bool, attention: Attention) -> None:
+    """The sum over tensors is s b h (10 + 24/t + 5as/(ht)), with /t throughout under sp."""
+    s, b, h, a = 2048, 3, 6144, 64
+    core = Fraction(5 * a * s, h * tp) if attention == "stored" else 0
+    outside = Fraction(10, tp if sp else 1)
+    expected = s * b * h * (outside + Fraction(24, tp) + core)
+    share = gpt_share(b, tp, sp, attention)
+    assert stash_bytes(gpt_spec(h, a, 48), share, "block") == expected
+
+
+@pytest.mark.parametrize(("sp", "expected"), [(False, 2), (True, Fraction(2, 8))])
+def test_full_recomputation_keeps_the_input(sp: bool, expected: Fraction) -> None:
+    """A recomputed layer keeps 2 s b h bytes, sharded under sequence parallelism."""
+    share = gpt_share(1, 8, sp, "flash")
+    kept = checkpoint_bytes(gpt_spec(6144, 64, 48), share, "block")
+    assert kept == expected * 2048 * 6144
+
+
+def test_head_works_on_32_bit_logits() -> None:
+    """The head's peak is 4 bytes a logit of the rank's part of the vocabulary."""
+    share = gpt_share(2, 8, False, "flash")
+    assert work_bytes(gpt_spec(6144, 64, 48), share, "head") == 4 * 2 * 2048 * 51200 // 8
+
+
+def test_llama_layer_by_hand() -> None:
+    """Llama-3-8B at tp 2: inputs of norms and projections, q, k, v, output, gate, up, product."""
+    spec = find_model("llama-3-8b")
+    share = Share(microbatch=1, sequence_length=4096, configuration=Configuration(2))
+    tokens, h, f, kv, a = 4096, 4096, 14336, 1024, 32
+    whole = 4 * h
+    split = (2 * h + 2 * kv + 3 * f) // 2
+    expected = 2 * tokens * (whole + split) + 4 * tokens * a // 2
+    assert stash_bytes(spec, share, "block") == expected
+
+
+def test_mixture_keeps_tokens_per_visited_expert() -> None:
+    """Mixtral keeps, per token, two expert inputs, outputs and inner activations, and the router."""
+    spec = find_model("mixtral-8x7b")
+    share = Share(microbatch=1, sequence_length=64, configuration=Configuration(1))
+    h, f, kv, a = 4096, 14336, 1024, 32
+    per_token = 2 * (4 * h + 2 * h + 2 * kv + 2 * 3 * f + 2 * 2 * h) + 4 * a + 4 * 8
+    assert stash_bytes(spec, share, "experts") == 64 * per_token
+
+
+def test_forward_flops_of_megatron_gpt() -> None:
+    """Products and attention of a GPT layer are 24 b s h^2 + 4 b s^2 h (2 under a causal mask)."""
+    spec, b, s, h = gpt_spec(6144, 64, 48), 2, 2048, 6144
+    assert model_flops(spec, block_weights(spec, 0), b, s) == 24 * b * s * h**2
+    assert attention_flops(spec, b, s) == 2 * b * s**2 * h
+    assert model_flops(spec, final_weights(spec), b, s) == 2 * b * s * h * 51200
+
+
+@pytest.mark.parametrize("name", ["llama-3-70b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3"])
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+def test_ranks_share_the_products(name: str, tp: int) -> None:
+    """FLOPs of split products over all ranks are those of the model; none is lost or doubled."""
+    spec = find_model(name)
+    assert isinstance(spec, TransformerSpec)
+    weights = [w for w in block_weights(spec, spec.layers - 1) if w.split != "replicated"]
+    if tp > spec.kv_heads:
+        weights = [w for w in weights if not w.shareable]
+    share = Share(microbatch=1, sequence_length=2048, configuration=Configuration(tp))
+    kind = "experts" if spec.moe else "block"
+    core = attention_flops(spec, 1, 2048)
+    found = sum(work.flops for work in layer_work(spec, weights, share, kind).forward)
+    assert tp * found == model_flops(spec, weights, 1, 2048) + core
+
+
+@pytest.mark.parametrize(
+    ("convention", "expected"),
+    [
+        (16, ["16", "4 + 12/D", "2 + 14/D", "16/D"]),
+        (18, ["18", "6 + 12/D", "2 + 16/D", "18/D"]),
+        (20, ["20", "4 + 16/D", "2 + 18/D", "20/D"]),
+    ],
+)
+@pytest.mark.parametrize("copies", [1, 2, 7, 64])
+def test_bytes_per_parameter_of_zero(convention: int, expected: list[str], copies: int) -> None:
+    """Each level shards one more part of the state over the copies."""
+    weights, gradients, optimizer = BYTE_CONVENTIONS[convention]
+    given = BytesPerParameter(weights=weights, gradients=gradients, optimizer=optimizer)
+    for level, formula in enumerate(expected):
+        terms = [term.split("/D") for term in formula.split(" + ")]
+        value = sum(Fraction(int(n[0]), copies if len(n) > 1 else 1) for n in terms)
+        assert state_bytes(given, level, copies) == value
+
+
+def test_zero_paper_example() -> None:
+    """7.5e9 parameters on 64 ranks: 120, 31.4, 16.6 and 1.9 GB (ZeRO paper, figure 1)."""
+    given = BytesPerParameter(weights=2, gradients=2, optimizer=12)
+    sizes = [float(75 * 10**8 * state_bytes(given, level, 64)) / 1e9 for level in range(4)]
+    assert [round(size, 1) for size in sizes] == [120.0, 31.4, 16.6, 1.9]
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_tensor_parallelism_divides_states_exactly_once(level: int) -> None:
+    """States of the split weights at tp 8 are one eighth of those at tp 1, at any ZeRO level."""
+    spec = find_model("gpt-3-175b")
+    split = [w for w in block_weights(spec, 0) if w.split != "replicated"]
+    given = BytesPerParameter(weights=2, gradients=4, optimizer=12)
+    one, eight = (
+        parameters_per_rank(split, tp).dense * state_bytes(given, level, 16) for tp in (1, 8)
+    )
+    assert one == 8 * eight
+
+
+def linear_problem(bandwidth: int, **search: list[int]) -> Problem:
+    """Return eight 2304-wide fp32 layers, batch 16,384, on 4 devices of some bandwidth."""
+    spec, accelerator = find_model("linear-8x2304"), find_accelerator("a100-80")
+    data = build_cluster("dgx-a100", 4).model_dump(mode="json")
+    data["network"]["levels"][0] |= {"bandwidth_bytes_per_s": bandwidth, "latency_s": 0}
+    cluster = type(build_cluster("dgx-a100", 4)).model_validate(data)
+    training = default_training(spec).__class__(sequence_length=1, element_bytes=4)
+    problem = new_problem(
+        spec, cluster, accelerator, training, global_batch=16384, microbatches=(4096, 16384)
+    )
+    data = problem.model_dump(mode="json")
+    data["search"] |= search
+    data["job"]["bytes_per_parameter"] = {"weights": 4, "gradients": 4, "optimizer": 8}
+    return build(Problem, data, "linear")
+
+
+@pytest.mark.parametrize("bandwidth", [10**6, 10**9, 10**11, 10**13])
+def test_data_parallelism_beats_tensor_parallelism_of_small_layers(bandwidth: int) -> None:
+    """Gradients of 8 x 2304^2 are fewer bytes than activations of 16,384 rows, at any bandwidth."""
+    values = []
+    for search in (
+        {"tp": [1], "dp": [4], "pp": [1], "microbatch": [4096]},
+        {"tp": [4], "dp": [1], "pp": [1], "microbatch": [16384]},
+    ):
+        result = solve(linear_problem(bandwidth, **search))
+        assert result.evaluation is not None
+        values.append(result.evaluation.value_ps)
+    assert values[0] < values[1]
+
+
+def test_llama_3_70b_at_18_bytes_leaves_no_room_on_16_devices() -> None:
+    """States alone take 79.4e9 bytes of each of 16 devices; the diagnosis names what does fit."""
+    spec = find_model("llama-3-70b")
+    assert parameters(spec) == 70_553_706_496
+    assert 79.3e9 < parameters(spec) * 18 / 16 < 79.4e9
+    cluster = build_cluster("dgx-h100", 16)
+    training = default_training(spec, 8192)
+    problem = new_problem(
+        spec, cluster, find_accelerator("h100"), training, global_batch=64, microbatches=(1,)
+    )
+    result = solve(problem)
+    assert result.status == "infeasible"
+    assert result.diagnosis is not None
+    heaviest = result.diagnosis.heaviest
+    assert heaviest is not None
+    terms = heaviest.memory_terms_bytes
+    assert max(terms, key=lambda name: terms[name]) == "states"
+    assert terms["states"] > heaviest.usable_bytes - terms["reserve"] - 10 * 10**9
+    assert result.diagnosis.devices is not None
+    assert result.diagnosis.devices > 16
+
+
+def test_embedding_blocks_and_head_hold_all_parameters() -> None:
+    """The layers of a derived graph hold the model's parameters, each once where untied."""
+    spec = find_model("deepseek-v3")
+    kinds = layer_kinds(spec)
+    assert [kind for _, kind, _ in kinds] == ["embedding", "block", "experts", "head"]
+    problem = new_problem(
+        spec,
+        build_cluster("dgx-h100", 8),
+        find_accelerator("h100"),
+        default_training(spec, 4096),
+        global_batch=8,
+        microbatches=(1,),
+    )
+    types = problem.model.types
+    profiles = [kind.by_key[1, Configuration(1)] for kind in types]
+    assert sum(p.dense_parameters + p.expert_parameters for p in profiles) == parameters(spec)
+    assert len(embedding_weights(spec)) == 1
+
+
+def test_a_sequence_beyond_the_table_of_positions_is_refused() -> None:
+    """GPT-2 has 1,024 positions; 2,048 tokens are refused with both numbers."""
+    with pytest.raises(InstanceError, match="found 2048 tokens, at most 1024 are allowed"):
+        default_training(find_model("gpt2"), 2048)
+
+
+def test_an_unknown_byte_convention_is_refused() -> None:
+    """17 bytes a parameter is no convention; the known ones are named."""
+    spec = find_model("gpt2")
+    with pytest.raises(InstanceError, match="found 17, one of 16, 18, 20 is needed"):
+        new_problem(
+            spec,
+            build_cluster("dgx-h100", 8),
+            find_accelerator("h100"),
+            default_training(spec),
+            global_batch=8,
+            bytes_per_parameter=17,
+        )
