@@ -117,7 +117,7 @@ def test_llama_layer_by_hand() -> None:
 
 
 def test_mixture_keeps_tokens_per_visited_expert() -> None:
-    """Mixtral keeps, per token, two expert inputs, outputs and inner activations, and the router."""
+    """Mixtral keeps, per token, the tensors of two experts, and the router's scores."""
     spec = find_model("mixtral-8x7b")
     share = Share(microbatch=1, sequence_length=64, configuration=Configuration(1))
     h, f, kv, a = 4096, 14336, 1024, 32

@@ -19,8 +19,8 @@ from published_models import (
 
 from nest_opt.errors import InstanceError
 from nest_opt.models.catalogue import MODELS, find_model
-from nest_opt.models.lookup import spelling
 from nest_opt.models.families import gpt
+from nest_opt.models.lookup import spelling
 from nest_opt.models.parameters import (
     active_parameters,
     dense_parameters,

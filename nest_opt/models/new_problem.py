@@ -6,6 +6,7 @@ from typing import Any
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.derive import Training, layer_kinds, layer_types
+from nest_opt.models.operations import training_flops
 from nest_opt.models.parameters import expert_parallel_degrees, tensor_parallel_degrees
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem import Cluster, Configuration, Problem
@@ -72,6 +73,7 @@ def new_problem(
     configurations = _configurations(spec, cluster)
     weights, gradients, optimizer = BYTE_CONVENTIONS[bytes_per_parameter]
     model: dict[str, Any] = {
+        "flops_per_sequence": training_flops(spec, training.sequence_length),
         "layer_types": layer_types(spec, accelerator, training, sizes, configurations),
         "layers": [
             {"id": name, "type": kind, "repeat": repeat} for name, kind, repeat in layer_kinds(spec)

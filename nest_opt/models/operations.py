@@ -14,6 +14,7 @@ from math import prod
 from nest_opt.models.share import Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
 from nest_opt.models.weight import Weight
+from nest_opt.models.weights import block_weights, final_weights
 
 ELEMENT_BYTES = 2
 
@@ -164,18 +165,25 @@ def _padded(length: int, degree: int) -> int:
 
 
 def model_flops(spec: ModelSpec, weights: Iterable[Weight], microbatch: int, sequence: int) -> int:
-    """Return the FLOPs of a forward pass that a model needs, whoever computes them.
-
-    Counts matrix products over the parameters that a token visits and the
-    attention core, halved under a causal mask; times 3 with the backward
-    pass. Recomputation does not count.
-    """
+    """Return the forward FLOPs of matrix products, over the copies that a token visits."""
     total = 0
     for weight in weights:
         if weight.tokens is not None:
             rows = microbatch * (1 if weight.tokens == "first" else sequence)
             total += 2 * rows * weight.visited * prod(weight.shape)
     return total
+
+
+def training_flops(spec: ModelSpec, sequence: int) -> int:
+    """Return the model FLOPs of one sequence, forward and backward.
+
+    Three forward passes of every layer and the head (Narayanan et al.,
+    arXiv:2104.04473, appendix), with causal attention at half its square.
+    """
+    layers = [block_weights(spec, layer) for layer in range(spec.layers)]
+    forward = sum(model_flops(spec, weights, 1, sequence) for weights in layers)
+    forward += spec.layers * attention_flops(spec, 1, sequence)
+    return 3 * (forward + model_flops(spec, final_weights(spec), 1, sequence))
 
 
 def attention_flops(spec: ModelSpec, microbatch: int, sequence: int) -> int:

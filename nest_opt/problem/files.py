@@ -3,11 +3,14 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 from nest_opt.errors import InstanceError
 from nest_opt.problem.base import Frozen
 from nest_opt.problem.problem import Problem
 from nest_opt.problem.validation import build, read_json
+
+LINE_CHARACTERS = 100
 
 
 def read_problem(path: Path) -> Problem:
@@ -27,15 +30,41 @@ def read_problem(path: Path) -> Problem:
     return build(Problem, data, str(path))
 
 
-def to_json_text(entity: Frozen) -> str:
-    """Return an entity as the text of its file; fields left at their default are left out."""
+def to_json_data(entity: Frozen) -> dict[str, Any]:
+    """Return an entity as the data of its file; fields left at their default are left out."""
     data = entity.model_dump(mode="json", exclude_defaults=True)
     head = {name: getattr(entity, name) for name in ("format", "version") if hasattr(entity, name)}
-    return json.dumps({**head, **data}, indent=1) + "\n"
+    return {**head, **data}
+
+
+def to_json_text(entity: Frozen) -> str:
+    """Return an entity as the text of its file."""
+    return _layout(to_json_data(entity), "") + "\n"
+
+
+def _layout(value: Any, indent: str) -> str:
+    """Return JSON with one line for whatever fits in it, and for each profile."""
+    line = json.dumps(value)
+    is_profile = isinstance(value, dict) and "forward_s" in value
+    if len(indent) + len(line) <= LINE_CHARACTERS or is_profile:
+        return line
+    deeper = indent + " "
+    if isinstance(value, dict):
+        items = [
+            f"{deeper}{json.dumps(key)}: {_layout(item, deeper)}" for key, item in value.items()
+        ]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, list):
+        items = [deeper + _layout(item, deeper) for item in value]
+        return "[\n" + ",\n".join(items) + f"\n{indent}]"
+    return line
 
 
 def problem_digest(problem: Problem) -> str:
-    """Return the SHA-256 of a problem's canonical JSON, in hexadecimal."""
-    data = problem.model_dump(mode="json")
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    """Return the SHA-256 of a problem's canonical JSON, in hexadecimal.
+
+    Fields left at their default do not count, so that a later version's new
+    fields leave the digests of older problems as they are.
+    """
+    text = json.dumps(to_json_data(problem), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -17,6 +17,7 @@ from nest_opt.problem.base import (
 from nest_opt.problem.profile import Configuration, Profile
 
 MAX_LAYERS = 20_000
+MAX_FLOPS = 10**24
 
 
 class LayerType(Frozen):
@@ -107,11 +108,14 @@ class LayerGraph(Frozen):
 
     Without `edges` the layers form a chain. `attention_heads` and `experts`
     bound tp and ep where the search space leaves them open.
+    `flops_per_sequence` is what forward and backward pass of one sequence
+    need (recomputation aside); plans are compared with the peak by it.
     """
 
     layer_types: dict[Identifier, LayerType] = Field(min_length=1)
     layers: tuple[LayerEntry, ...] = Field(min_length=1)
     edges: tuple[Edge, ...] | None = None
+    flops_per_sequence: Annotated[int, Field(strict=True, ge=1, le=MAX_FLOPS)] | None = None
     attention_heads: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
     experts: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
 
