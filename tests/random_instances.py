@@ -61,9 +61,10 @@ def random_data(seed: int) -> dict[str, Any]:
     pairs = _pairs(rng, devices)
     character = rng.choices(CHARACTERS, CHARACTER_WEIGHTS)[0]
     if character == "plain":
-        for level in levels:
-            level["bandwidth_bytes_per_s"] = 100
-            level["latency_s"] = ceil(level["latency_s"])
+        slowdown = rng.choice((1, 2))
+        for number, level in enumerate(levels):
+            level["bandwidth_bytes_per_s"] = 200 // slowdown**number
+            level["latency_s"] = 0
     model = random_model(rng, devices, pairs, character)
     data: dict[str, Any] = {
         "name": f"seed-{seed}",

@@ -37,7 +37,7 @@ def random_model(
     if character == "duel":
         kinds, style["comm"] = 4, 5
     elif character == "plain":
-        style.update(comm=rng.choice((0, 100)), contrast=False, missing_mode=None)
+        style.update(comm=rng.choice((0, 200)), contrast=False, unit=rng.choice((1, 4, 12)))
     types = {f"type-{number}": _layer_type(rng, pairs, style) for number in range(kinds)}
     layers = _layers(rng, sorted(types), devices)
     model: dict[str, Any] = {"layer_types": types, "layers": layers}
@@ -97,11 +97,11 @@ def _plain_type(
     rng: random.Random, pairs: list[tuple[int, Degrees]], style: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a type of whole seconds, split evenly by every degree: many plans are equal."""
-    weight, parameters = rng.choice((1, 1, 2, 3)), rng.choice((0, 150, 150, 300, 600))
+    weight, parameters = rng.choice((1, 1, 2, 3)), rng.choice((0, 0, 150, 300, 600))
     stash = rng.choice((0, 1, 2))
 
     def profile(microbatch: int, k: Degrees) -> dict[str, Any]:
-        seconds = 12 * weight * microbatch // (k[0] * k[1])
+        seconds = style["unit"] * weight * microbatch // (k[0] * k[1])
         held = stash * microbatch
         return {
             "microbatch": microbatch,

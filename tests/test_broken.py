@@ -138,7 +138,7 @@ def test_schema_cannot_express_the_rest(stem: str) -> None:
 def test_a_problem_that_cannot_be_found_is_an_input_error(tmp_path: Path) -> None:
     """A path that does not exist, or is a folder, gives a message and no traceback."""
     for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(NestOptError, match="cannot be read .*: check the path"):
+        with pytest.raises(NestOptError, match=r"cannot be read .*: check the path"):
             read_problem(path)
 
 

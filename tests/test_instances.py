@@ -8,7 +8,7 @@ import pytest
 
 import nest_opt
 from nest_opt import Problem, SolveResult
-from nest_opt.cost.table import cut_bytes
+from nest_opt.cost.build import cut_bytes
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.placement import Placement
 from nest_opt.problem.files import read_problem

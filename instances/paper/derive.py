@@ -176,23 +176,30 @@ def block_parameters(model: Model, degrees: Degrees) -> tuple[int, int]:
     return dense + h * model.experts, experts
 
 
-def block_times(model: Model, degrees: Degrees) -> dict[str, float]:
-    """Return a block's times: FLOPs of GEMMs and of the attention core.
+def block_flops(model: Model, degrees: Degrees) -> tuple[Fraction, Fraction]:
+    """Return a block's forward FLOPs per rank: those of GEMMs, and of the attention core.
 
-    Forward 4bsh^2 (1 + k/a) + (4 or 6) bshf K + (2 or 4) bs^2 h. The backward
-    pass of a GEMM is one of its size for each of the two gradients; that of the
-    core, twice its forward, has no weights.
+    GEMMs 4bsh^2 (1 + k/a) + (4 or 6) bshf K, core (2 or 4) bs^2 h. Every
+    tensor-parallel rank runs the router, 2bshE.
     """
     b, s, h = degrees.microbatch, model.sequence, model.hidden
     projections = 4 * b * s * h * (h + model.kv_width)
     mlp = 2 * model.matrices * b * s * h * model.ffn * model.chosen
+    router = 2 * b * s * h * model.experts if model.experts > 1 else 0
     core = (2 if model.causal else 4) * b * s * s * h
-    gemm = Fraction(projections + mlp, degrees.tp)
-    if model.experts > 1:
-        gemm += 2 * b * s * h * model.experts
+    return Fraction(projections + mlp, degrees.tp) + router, Fraction(core, degrees.tp)
+
+
+def block_times(model: Model, degrees: Degrees) -> dict[str, float]:
+    """Return a block's times.
+
+    The backward pass of a GEMM is one of its size for each of the two
+    gradients; that of the core, twice its forward, has no weights.
+    """
+    gemm, core = block_flops(model, degrees)
     return {
-        "forward_s": seconds(gemm + Fraction(core, degrees.tp)),
-        "backward_input_s": seconds(gemm + 2 * Fraction(core, degrees.tp)),
+        "forward_s": seconds(gemm + core),
+        "backward_input_s": seconds(gemm + 2 * core),
         "backward_weight_s": seconds(gemm),
     }
 
@@ -402,6 +409,12 @@ def layer_type(model: Model, profile: Any, degrees: list[Degrees]) -> dict[str, 
     }
 
 
+def flops_per_sequence(model: Model) -> int:
+    """Return the FLOPs of forward and backward pass of one sequence: three times the forward."""
+    head = 2 * model.sequence * model.hidden * model.vocabulary
+    return 3 * (model.layers * int(sum(block_flops(model, Degrees(1, 1, 1)))) + head)
+
+
 def problem(
     model: Model, fabric: str, levels: list[dict[str, Any]], global_batch: int
 ) -> dict[str, Any]:
@@ -428,6 +441,7 @@ def problem(
                 {"id": "block", "type": "block", "repeat": model.layers},
                 {"id": "head", "type": "head"},
             ],
+            "flops_per_sequence": flops_per_sequence(model),
             "attention_heads": model.heads,
             **({"experts": model.experts} if model.experts > 1 else {}),
         },

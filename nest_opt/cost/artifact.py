@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import accumulate
 from operator import mul
 
+from nest_opt.cost.table import refuse_total
 from nest_opt.cost.units import to_ps
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration, Problem
@@ -56,6 +57,12 @@ class ArtifactCosts:
                 f"job.cost_model artifact: found microbatch sizes {sizes} and recomputation modes "
                 f"{list(problem.search.recompute)}, 1 of each is allowed: import the file anew"
             )
+        states = problem.job.bytes_per_parameter.total
+        if states != states.to_integral_value():
+            raise InstanceError(
+                f"job.bytes_per_parameter: found {states} bytes in all, a whole number is needed "
+                "for cost_model artifact: round one of them"
+            )
         search = problem.search
         if problem.constraints or "pp-inner" not in search.order or "tight" not in search.pitch:
             raise InstanceError(
@@ -84,7 +91,7 @@ class ArtifactCosts:
     def _layers(self, configuration: Configuration) -> ArtifactLayers:
         graph = self.problem.model
         profiles = [kind.by_key[self.microbatch, configuration] for kind in graph.types]
-        return ArtifactLayers(
+        layers = ArtifactLayers(
             forward_ps=tuple(to_ps(Fraction(p.forward_s)) for p in profiles),
             backward_ps=tuple(
                 to_ps(Fraction(p.backward_input_s)) + to_ps(Fraction(p.backward_weight_s))
@@ -98,6 +105,22 @@ class ArtifactCosts:
                 for consumer in consumers
             ),
         )
+        self._refuse_overflow(layers)
+        return layers
+
+    def _refuse_overflow(self, layers: ArtifactLayers) -> None:
+        """Refuse totals that leave the range of the search arrays."""
+        top, count = len(self._group_sizes) - 1, len(layers.forward_ps)
+        tensors = sum(size for _, _, size in layers.edges)
+        hops = sum(self.hop_ps(size, top) for _, _, size in layers.edges)
+        weights = sum(layers.parameter_bytes)
+        fixed, per_byte = self.all_reduce_s(self.problem.cluster.device_count, top)
+        states = int(self.problem.job.bytes_per_parameter.total) * weights
+        stashes = (count + 1) * (sum(layers.activation_bytes) + tensors)
+        times = sum(layers.forward_ps) + 2 * sum(layers.backward_ps) + 2 * hops
+        refuse_total("times of all layers and hops", times, "ps")
+        refuse_total("all-reduce of all layers", to_ps(fixed + per_byte * weights), "ps")
+        refuse_total("states and stashes of all layers", states + stashes, "bytes")
 
     def level(self, first: int, second: int) -> int:
         """Return the level of the link between two devices."""

@@ -1,9 +1,11 @@
-"""Reading cost tables: `docs/cost_table.md` specifies the format.
+"""Writing and reading cost tables: `docs/cost_table.md` specifies the format.
 
 A table comes with a certificate, whose maker is not trusted: what this module
 accepts, the search and the evaluator can use without further checks.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -105,7 +107,7 @@ class _TableFile(Frozen):
 
 
 def table_from_json(data: Any) -> CostTable:
-    """Return the table that `nest_opt.cost.table.table_to_json` wrote.
+    """Return the table that `table_to_json` wrote.
 
     Raises
     ------
@@ -213,3 +215,48 @@ def _sync_keys(table: CostTable) -> set[SyncKey]:
         if (ranks := copies(configuration, name, degree)) > 1
         for level in range(table.level_count)
     }
+
+
+def table_to_json(table: CostTable) -> dict[str, Any]:
+    """Return the table as JSON data (format nest-opt-cost-table, version 1)."""
+    return {
+        "format": "nest-opt-cost-table",
+        "version": 1,
+        "layer_rows": list(table.layer_rows),
+        "levels": table.level_count,
+        "usable_bytes": table.usable_bytes,
+        "reserve_bytes": table.reserve_bytes,
+        "pairs": [
+            {
+                "microbatch": microbatch,
+                "configuration": list(configuration),
+                "replicas": list(table.replicas[microbatch, configuration]),
+                **{name: _plain(value) for name, value in vars(pair).items()},
+            }
+            for (microbatch, configuration), pair in table.pairs.items()
+        ],
+        "sync": [
+            {
+                "configuration": list(key.configuration),
+                "class": key.parameter_class,
+                "copies": key.copies,
+                "level": key.level,
+                "fixed_ps": costs.fixed_ps,
+                "row_ps": list(costs.row_ps),
+            }
+            for key, costs in table.sync.items()
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Turn nested tuples and mappings into JSON arrays and objects."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def table_digest(table: CostTable) -> str:
+    """Return the SHA-256 of a table's canonical JSON form, in hexadecimal."""
+    text = json.dumps(table_to_json(table), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

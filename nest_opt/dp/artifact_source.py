@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from nest_opt.cost.artifact import ArtifactCosts
+from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import rounds_per_batch
-from nest_opt.cost.table import legal_replicas
 from nest_opt.cost.units import to_ps
 from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
 from nest_opt.dp.source import Group, MemoryCase

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nest_opt.cost.artifact import ArtifactCosts
+from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
 from nest_opt.cost.table import (
@@ -17,7 +18,6 @@ from nest_opt.cost.table import (
     CostTable,
     ParameterClass,
     SyncKey,
-    build_cost_table,
     copies,
 )
 from nest_opt.errors import PlanError

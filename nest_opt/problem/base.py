@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 # Sums over all layers are checked against the int64 range of the search arrays
-# where they are formed (nest_opt.cost.table); these limits keep single items sane.
+# where they are formed (nest_opt.cost.build); these limits keep single items sane.
 MAX_BYTES = 10**15
 MAX_COUNT = 2**40
 MAX_DEGREE = 2**20

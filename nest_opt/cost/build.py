@@ -1,0 +1,247 @@
+"""Building the cost table of a problem: exact rationals, each rounded once."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import accumulate
+
+from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.cost.states import state_bytes
+from nest_opt.cost.table import (
+    CLASSES,
+    CostTable,
+    PairCosts,
+    Row,
+    SyncCosts,
+    SyncKey,
+    copies,
+    refuse_overflow,
+)
+from nest_opt.cost.units import to_bytes, to_ps
+from nest_opt.errors import InstanceError
+from nest_opt.network import Network, build_network
+from nest_opt.problem import Configuration, Problem, Profile
+from nest_opt.problem.profile import GROUPS, Group, Recompute
+
+
+def build_cost_table(problem: Problem) -> CostTable:
+    """Compute the cost table of a problem.
+
+    Raises
+    ------
+    InstanceError
+        If no pair of the search space has profiles, no data-parallel degree
+        is legal, or a total leaves the range of the search.
+    """
+    network = build_network(problem.cluster)
+    device = problem.cluster.device_kind
+    pairs = {
+        (microbatch, configuration): _pair_costs(problem, network, microbatch, configuration)
+        for microbatch, configuration in problem.candidates
+    }
+    replicas = legal_replicas(problem)
+    table = CostTable(
+        layer_rows=_layer_rows(problem),
+        level_count=network.level_count,
+        usable_bytes=device.usable_bytes,
+        reserve_bytes=device.reserve_bytes,
+        replicas=replicas,
+        pairs=pairs,
+        sync=_sync_costs(problem, network, replicas),
+    )
+    refuse_overflow(table)
+    return table
+
+
+def legal_replicas(problem: Problem) -> dict[tuple[int, Configuration], tuple[int, ...]]:
+    """Return the legal data-parallel degrees of every pair of the search space.
+
+    A degree is legal if b * ep * d divides G (or the job pads) and the
+    devices suffice for one stage of each replica.
+    """
+    devices = problem.cluster.device_count
+    legal = {}
+    for microbatch, configuration in problem.candidates:
+        most = devices // configuration.block_size
+        asked = problem.search.dp or range(1, most + 1)
+        legal[microbatch, configuration] = tuple(
+            degree
+            for degree in sorted(asked)
+            if degree <= most
+            and rounds_per_batch(problem.job, microbatch, configuration.ep, degree) is not None
+        )
+    if not any(legal.values()):
+        raise InstanceError(_no_legal_degree(problem))
+    return legal
+
+
+def _no_legal_degree(problem: Problem) -> str:
+    devices, batch = problem.cluster.device_count, problem.job.global_batch
+    if all(configuration.block_size > devices for _, configuration in problem.candidates):
+        smallest = min(configuration.block_size for _, configuration in problem.candidates)
+        return (
+            f"search: the smallest block (tp * cp * ep) has {smallest} devices, the cluster has "
+            f"{devices}: add devices or allow smaller degrees"
+        )
+    smallest_block: dict[tuple[int, int], int] = {}
+    for microbatch, configuration in problem.candidates:
+        key = (microbatch, configuration.ep)
+        block = configuration.block_size
+        smallest_block[key] = min(block, smallest_block.get(key, block))
+    choices = []
+    for (microbatch, ep), block in smallest_block.items():
+        legal = [d for d in range(1, devices // block + 1) if batch % (microbatch * ep * d) == 0]
+        if legal:
+            some = ", ".join(map(str, legal[:12])) + (", ..." if len(legal) > 12 else "")
+            choices.append(f"microbatch={microbatch} ep={ep}: dp {some}")
+    asked = "any dp" if problem.search.dp is None else f"dp {list(problem.search.dp)}"
+    named = "; ".join(choices) or "none on these devices"
+    return (
+        f"job.global_batch: found {batch}, which microbatch * ep * dp does not divide for {asked}; "
+        f"legal choices: {named}; choose one of these, change the global batch, or set job.pad"
+    )
+
+
+def _layer_rows(problem: Problem) -> Row:
+    names = list({entry.type: None for entry in problem.model.layers})
+    rows = {name: row for row, name in enumerate(names)}
+    return tuple(rows[entry.type] for entry in problem.model.layers for _ in range(entry.repeat))
+
+
+def _pair_costs(
+    problem: Problem, network: Network, microbatch: int, configuration: Configuration
+) -> PairCosts:
+    profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
+    per_parameter = state_bytes(problem.job.bytes_per_parameter, zero_level=0, copies=1)
+    modes: list[Recompute] = [
+        mode
+        for mode in problem.search.recompute
+        if all(mode in profile.recompute for profile in profiles)
+    ]
+    if not modes:
+        raise InstanceError(
+            f"search.recompute: found {list(problem.search.recompute)}, but not every layer type "
+            f"has such a mode for microbatch={microbatch} {configuration}: add footprints or modes"
+        )
+
+    def collectives(phase: str) -> dict[Group, tuple[Row, ...]]:
+        return {
+            group: tuple(
+                tuple(
+                    _collective_ps(network, profile, configuration, group, phase, level)
+                    for profile in profiles
+                )
+                for level in range(network.level_count)
+            )
+            for group in GROUPS
+        }
+
+    return PairCosts(
+        forward_ps=tuple(to_ps(Fraction(p.forward_s)) for p in profiles),
+        backward_ps=tuple(
+            to_ps(Fraction(p.backward_input_s)) + to_ps(Fraction(p.backward_weight_s))
+            for p in profiles
+        ),
+        forward_collective_ps=collectives("forward"),
+        backward_collective_ps=collectives("backward"),
+        parameters={
+            "dense": tuple(p.dense_parameters for p in profiles),
+            "expert": tuple(p.expert_parameters for p in profiles),
+        },
+        states_bytes=tuple(
+            to_bytes(p.dense_parameters * per_parameter)
+            + to_bytes(p.expert_parameters * per_parameter)
+            for p in profiles
+        ),
+        stash_bytes={
+            mode: tuple(p.recompute[mode].stash_bytes for p in profiles) for mode in modes
+        },
+        work_bytes={mode: tuple(p.recompute[mode].work_bytes for p in profiles) for mode in modes},
+        hop_ps=_hop_ps(problem, network, microbatch, configuration),
+    )
+
+
+def _collective_ps(
+    network: Network,
+    profile: Profile,
+    configuration: Configuration,
+    group: Group,
+    phase: str,
+    level: int,
+) -> int:
+    """Return the time of a profile's collectives of one group kind and phase.
+
+    Each call is rounded by itself; a group of one rank costs nothing.
+    """
+    ranks = configuration.degree(group)
+    if ranks == 1:
+        return 0
+    total = 0
+    for collective in profile.collectives:
+        if collective.group == group and collective.phase == phase:
+            size, operation = Fraction(collective.bytes), collective.operation
+            algorithm = network.fastest_algorithm(operation, ranks, level, size)
+            fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
+            total += collective.count * to_ps(fixed + per_byte * size)
+    return total
+
+
+def cut_bytes(problem: Problem, microbatch: int, tp: int) -> tuple[int, ...]:
+    """Return the bytes that cross each cut of the listed order, n + 1 of them.
+
+    A tensor is relayed: it crosses every cut between its producer and its
+    last consumer, once however many consume it.
+    """
+    change = [0] * (len(problem.model.ids) + 1)
+    for producer, consumers, size in problem.model.tensors(microbatch, tp):
+        change[producer + 1] += size
+        change[max(consumers) + 1] -= size
+    return tuple(accumulate(change))
+
+
+def _hop_ps(
+    problem: Problem, network: Network, microbatch: int, configuration: Configuration
+) -> tuple[Row, ...]:
+    """Return the time of a hop over each cut; a rank moves its share of the bytes."""
+    shares = configuration.cp * (configuration.tp if configuration.sp else 1)
+    sizes = cut_bytes(problem, microbatch, configuration.tp)
+    return tuple(
+        tuple(to_ps(network.hop_s(Fraction(size, shares), level)) for size in sizes)
+        for level in range(network.level_count)
+    )
+
+
+def _sync_costs(
+    problem: Problem,
+    network: Network,
+    replicas: Mapping[tuple[int, Configuration], tuple[int, ...]],
+) -> dict[SyncKey, SyncCosts]:
+    """Return the gradient all-reduces of every class, number of copies and level.
+
+    The algorithm is the one that is fastest for the largest layer on the
+    outermost level: the same for all layers, so that a stage's sync stays a
+    sum over them, and for all levels, so that no level is faster than a lower.
+    """
+    top = network.level_count - 1
+    per_parameter = Fraction(problem.job.bytes_per_parameter.gradients)
+    costs: dict[SyncKey, SyncCosts] = {}
+    for (microbatch, configuration), degrees in replicas.items():
+        profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
+        for parameter_class in CLASSES:
+            sizes = [
+                per_parameter
+                * (p.dense_parameters if parameter_class == "dense" else p.expert_parameters)
+                for p in profiles
+            ]
+            for degree in degrees:
+                ranks = copies(configuration, parameter_class, degree)
+                algorithm = network.fastest_algorithm("all-reduce", ranks, top, max(sizes))
+                for level in range(network.level_count):
+                    key = SyncKey(configuration, parameter_class, ranks, level)
+                    if ranks > 1 and key not in costs:
+                        fixed, per_byte = network.collective_s(
+                            "all-reduce", ranks, level, algorithm
+                        )
+                        costs[key] = SyncCosts(
+                            to_ps(fixed), tuple(to_ps(per_byte * size) for size in sizes)
+                        )
+    return costs
