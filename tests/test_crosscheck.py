@@ -19,6 +19,12 @@ from nest_opt.problem.validation import build
 SEEDS = range(420)
 CARELESS_SEEDS = range(700)
 
+# Found among thousands: 2190 fails if smallest ends are looked for
+# among the plans of one (max F, max X) only; 8137 and 9532 if the next limit
+# on X comes from the first plan found; the others if an equal value in a group
+# of cells that was reached later, but comes first among ties, is passed over.
+TELLING_SEEDS = (2190, 8137, 9532, 5136, 5327, 9944, 9951)
+
 # In the best plans of these seeds, each of these occurs at least this often.
 LEAST_OCCURRENCES = {
     "S > 1 and d > 1": 80,
@@ -45,7 +51,7 @@ LEAST_OCCURRENCES = {
 }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *TELLING_SEEDS])
 def test_dynamic_program_equals_brute_force(seed: int) -> None:
     """Value, whole placement and infeasibility are those of brute force; the oracle agrees."""
     assert compare(random_data(seed)).difference is None

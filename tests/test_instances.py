@@ -233,6 +233,20 @@ def test_constraint_changes_the_answer(name: str) -> None:
     assert placement(best(free)) != placement(best(problem))
 
 
+def test_hop_latency_limit_decides_what_crosses_the_nodes() -> None:
+    """With the limit hops stay inside a node and gradients cross, without it the reverse."""
+    for constraints, order, crossing in (
+        (None, "pp-inner", "dense gradients"),
+        ([], "dp-inner", "hop out"),
+    ):
+        problem = tiny("hop-latency-limit")
+        result = best(problem if constraints is None else changed(problem, constraints=constraints))
+        assert placement(result).order == order
+        assert result.evaluation is not None
+        levels = result.evaluation.stages[0].levels
+        assert {name for name, level in levels.items() if level == 1} == {crossing}
+
+
 def test_padding_makes_two_replicas_legal() -> None:
     """Without pad the optimum is strictly worse, and uses one device."""
     problem = tiny("padded-batch")

@@ -9,7 +9,9 @@ stage costs (the evaluator) and what is legal (the checker) are the package's.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations, product
+from math import ceil
 from typing import NamedTuple
 
 from nest_opt.cost.objective import batch_time_ps
@@ -211,12 +213,9 @@ def _has_costs(problem: Problem, microbatch: int, configuration: Configuration) 
 
 
 def _rounds(problem: Problem, streams: int) -> int | None:
-    """Return the least m with m * streams >= G; None if that is not G and the job does not pad."""
-    rounds = 1
-    while rounds * streams < problem.job.global_batch:
-        rounds += 1
-    exact = rounds * streams == problem.job.global_batch
-    return rounds if exact or problem.job.pad else None
+    """Return m = G / streams, rounded up if the job pads; None if it is not whole otherwise."""
+    rounds = Fraction(problem.job.global_batch, streams)
+    return ceil(rounds) if rounds.denominator == 1 or problem.job.pad else None
 
 
 def _device_maps(problem: Problem, a: int, replicas: int, stages: int) -> Iterator[DeviceMap]:

@@ -13,6 +13,8 @@ import click
 
 from nest_opt.cli.group import CommandLine
 from nest_opt.cli.import_command import import_command
+from nest_opt.cli.list_command import list_command
+from nest_opt.cli.new_command import new_command
 from nest_opt.cli.show_command import show_command
 from nest_opt.cli.solve_command import solve_command
 from nest_opt.cli.verify_command import verify_command
@@ -48,7 +50,14 @@ def command_line(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (solve_command, verify_command, show_command, import_command):
+for _command in (
+    new_command,
+    solve_command,
+    verify_command,
+    show_command,
+    import_command,
+    list_command,
+):
     command_line.add_command(_command)
 
 

@@ -15,16 +15,16 @@ def make_console(stderr: bool = False) -> "Console":
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def print_report(*parts: "RenderableType") -> None:
-    """Print a report on standard output."""
-    console = make_console()
+def print_report(*parts: "RenderableType", stderr: bool = False) -> None:
+    """Print a report on standard output, or on standard error."""
+    console = make_console(stderr)
     # Rich would end the process by itself on a closed pipe, with an exit code
     # that means something else here.
     with console.capture() as capture:
         for part in parts:
             console.print(part)
     text = "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
-    click.echo(text, nl=False)
+    click.echo(text, nl=False, err=stderr)
 
 
 def printable(text: str) -> str:

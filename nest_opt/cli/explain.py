@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from nest_opt.api import SolveResult
+from nest_opt.cli.units import exact_bytes_text
+from nest_opt.dp.infeasible import Diagnosis
 from nest_opt.dp.source import MemoryCase
 from nest_opt.plan.evaluate import StageEvaluation
 from nest_opt.plan.plan import Plan
+from nest_opt.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,8 @@ class Failure:
     devices: int | None = None
 
 
-def failure(result: SolveResult) -> Failure:
-    """Return why a search found nothing."""
-    diagnosis, problem = result.diagnosis, result.problem
+def failure(problem: Problem, diagnosis: Diagnosis | None) -> Failure:
+    """Return why a problem has no plan."""
     usable = problem.cluster.device_kind.usable_bytes
     if diagnosis is None:
         return Failure("constraints", usable)
@@ -59,6 +60,23 @@ def failure(result: SolveResult) -> Failure:
         stage,
         diagnosis.memory_bytes,
         diagnosis.devices,
+    )
+
+
+def shortage_text(why: Failure) -> str:
+    """Return in one sentence what does not fit, or that it is not for want of memory."""
+    if why.stage is None:
+        return (
+            "constraints and search space leave no placement on these devices, whatever their "
+            "memory"
+        )
+    terms = why.stage.memory_terms_bytes
+    largest = max(terms, key=lambda name: terms[name])
+    return (
+        f"stage {why.stage_number} of {why.stages} needs "
+        f"{exact_bytes_text(why.stage.memory_bytes)} on each device, but "
+        f"{exact_bytes_text(why.stage.usable_bytes)} are usable; its largest memory term is "
+        f"{largest}, {exact_bytes_text(terms[largest])}"
     )
 
 

@@ -47,10 +47,11 @@ DIMENSIONS: dict[str, _Dimension] = {
     "pitch": _Dimension(_one_of("tight", "level", "spread"), "tight, level, spread"),
 }
 ALIASES = {"b": "microbatch"}
+_PROFILE_KEYS = ("microbatch", "tp", "cp", "ep", "sp")
 
 
-def parse_fixes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """Return the values asked for, by dimension.
+def parse_fixes(texts: Sequence[str], option: str = "--fix") -> dict[str, tuple[Any, ...]]:
+    """Return the values asked for, by dimension; `option` is what errors name.
 
     Raises
     ------
@@ -64,43 +65,110 @@ def parse_fixes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         if not equals or name not in DIMENSIONS:
             found = f"key {key.strip()!r}" if equals else f"{text!r} without a '='"
             raise click.UsageError(
-                f"--fix: found {found}, KEY=VALUE is needed with one of the keys "
-                f"{', '.join(DIMENSIONS)} (b for microbatch): correct it, as in --fix tp=8"
+                f"{option}: found {found}, KEY=VALUE is needed with one of the keys "
+                f"{', '.join(DIMENSIONS)} (b for microbatch): correct it, as in {option} tp=8"
             )
         if name in fixes:
             raise click.UsageError(
-                f"--fix: found {name} 2 times, 1 is allowed: "
-                f"give its values together, as in --fix {name}=A,B"
+                f"{option}: found {name} 2 times, 1 is allowed: "
+                f"give its values together, as in {option} {name}=A,B"
             )
-        fixes[name] = tuple(_value(name, value.strip()) for value in values.split(","))
+        fixes[name] = tuple(_value(name, value.strip(), option) for value in values.split(","))
     return fixes
 
 
-def _value(name: str, text: str) -> Any:
+def check_pitch(fixes: dict[str, tuple[Any, ...]]) -> None:
+    """Refuse a fixed pitch under which more devices than the plan's own may be needed.
+
+    Raises
+    ------
+    click.UsageError
+        If `pitch` is fixed without `tight` and `spread`.
+    """
+    pitches = fixes.get("pitch", ("tight",))
+    if not {"tight", "spread"} & set(pitches):
+        raise click.UsageError(
+            f"--smallest: found --fix pitch={','.join(pitches)} beside it, tight or spread is "
+            "needed among the pitches: the smallest number of devices has no gaps; add one of them"
+        )
+
+
+def _value(name: str, text: str, option: str) -> Any:
     value = DIMENSIONS[name].parse(text)
     if value is None:
         raise click.UsageError(
-            f"--fix {name}: found {text!r}, legal values are {DIMENSIONS[name].legal}: correct it"
+            f"{option} {name}: found {text!r}, legal values are {DIMENSIONS[name].legal}: "
+            "correct it"
         )
     return value
 
 
-def fix(problem: "Problem", fixes: dict[str, tuple[Any, ...]]) -> "Problem":
+def fix(problem: "Problem", fixes: dict[str, tuple[Any, ...]], option: str = "--fix") -> "Problem":
     """Return the problem with dimensions of its search space replaced.
+
+    Of the other dimensions, values that have no profile together with these
+    are left out: with tp = 1 there is no sequence parallelism to search.
 
     Raises
     ------
     InstanceError
-        If a value is out of range or repeated.
+        If a value is out of range or repeated, or has no profile whatever the
+        other dimensions.
     """
     from nest_opt.problem import Problem, SearchSpace
     from nest_opt.problem.validation import build
 
     if not fixes:
         return problem
+    build(SearchSpace, fixes, option)
+    _check_profiled(problem, fixes, option)
     # Only what is set: a dimension left open means something else than its default.
     search = {name: getattr(problem.search, name) for name in problem.search.model_fields_set}
+    search = {**search, **fixes}
+    for name, values in _profiled(problem, search).items():
+        if name not in fixes:
+            search[name] = values
     parts = {name: getattr(problem, name) for name in problem.model_fields_set}
-    return build(
-        Problem, {**parts, "search": build(SearchSpace, {**search, **fixes}, "--fix")}, "--fix"
-    )
+    return build(Problem, {**parts, "search": build(SearchSpace, search, option)}, option)
+
+
+def _check_profiled(problem: "Problem", fixes: dict[str, tuple[Any, ...]], option: str) -> None:
+    from nest_opt.errors import InstanceError
+
+    rows = _profile_rows(problem)
+    for name in _PROFILE_KEYS:
+        known = sorted({row[name] for row in rows})
+        for value in fixes.get(name, ()):
+            if value not in known:
+                raise InstanceError(
+                    f"{option}: {name}={_written(value)} has no profile, profiled in all layers "
+                    f"are {', '.join(map(_written, known)) or 'none'}: choose one of these, or add "
+                    "profiles"
+                )
+
+
+def _written(value: Any) -> str:
+    return str(value).lower()
+
+
+def _profile_rows(problem: "Problem") -> list[dict[str, Any]]:
+    """Return what all layers have profiles for, by dimension."""
+    keys = set.intersection(*(set(kind.by_key) for kind in problem.model.used_types))
+    return [{"microbatch": microbatch, **k._asdict()} for microbatch, k in keys]
+
+
+def _profiled(problem: "Problem", search: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Return those values of the dimensions searched for which all layers have profiles.
+
+    Nothing, if there are none with all of them: then all values stay, and
+    reading the search space says what is missing.
+    """
+    rows = _profile_rows(problem)
+    asked = {name: search[name] for name in _PROFILE_KEYS if search.get(name) is not None}
+    found = [row for row in rows if all(row[name] in asked[name] for name in asked)]
+    if not found:
+        return {}
+    return {
+        name: tuple(value for value in values if any(row[name] == value for row in found))
+        for name, values in asked.items()
+    }

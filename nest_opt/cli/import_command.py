@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nest_opt.cli.group import ChoiceGroup, json_option
+from nest_opt.cli.hf_config_command import hf_config_command
 from nest_opt.cli.import_formats import FORMATS, ImportFormat
 
 if TYPE_CHECKING:
@@ -81,18 +82,12 @@ def _import(
 
 def _described(entity: "Frozen") -> str:
     """Return what was imported, in a few words."""
-    from nest_opt.cli.console import printable
-    from nest_opt.cli.units import count_text
+    from nest_opt.cli.problem_summary import problem_text
     from nest_opt.problem import Problem
 
-    if not isinstance(entity, Problem):
-        return type(entity).__name__
-    return (
-        f"problem {printable(entity.name)!r}, {count_text(len(entity.model.ids), 'layer')}, "
-        f"{count_text(entity.cluster.device_count, 'device')}, "
-        f"a global batch of {count_text(entity.job.global_batch, 'sequence')}"
-    )
+    return problem_text(entity) if isinstance(entity, Problem) else type(entity).__name__
 
 
 for _entry in FORMATS.values():
     import_command.add_command(_command(_entry))
+import_command.add_command(hf_config_command)

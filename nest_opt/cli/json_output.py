@@ -13,7 +13,7 @@ import click
 
 from nest_opt.api import SolveResult, VerifyResult
 from nest_opt.cli.explain import Failure, failure, group_levels
-from nest_opt.cli.value import FORMULAS, objective_terms, sequences_per_s
+from nest_opt.cli.value import FORMULAS, objective_terms, sequences_per_s, utilisation
 from nest_opt.cost.units import to_s
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation, evaluated_objective
 from nest_opt.plan.plan import Plan
@@ -36,7 +36,7 @@ def interrupted_json() -> Object:
         "status": "interrupted",
         "family": FAMILY,
         "objective": _objective(None, None),
-        "throughput": {"sequences_per_s": None},
+        "throughput": {"sequences_per_s": None, "utilisation": None},
         "bound_s": None,
         "bound_ps": None,
         "gap": None,
@@ -51,7 +51,7 @@ def solve_json(result: SolveResult) -> Object:
     """Return the result of a search."""
     plan = result.plan
     data: Object = {"status": result.status, "family": FAMILY}
-    data.update(_value(result.problem, plan, result.evaluation))
+    data.update(value_json(result.problem, plan, result.evaluation))
     data.update(_time("bound", result.bound_ps))
     data["gap"] = result.gap
     data["plan"] = None if plan is None else json.loads(to_json_text(plan))
@@ -63,17 +63,18 @@ def solve_json(result: SolveResult) -> Object:
     }
     data["relaxed_constraints"] = list(result.relaxed)
     if result.status == "infeasible":
-        data["diagnosis"] = _diagnosis(failure(result))
+        data["diagnosis"] = diagnosis_json(failure(result.problem, result.diagnosis))
     return data
 
 
-def _value(problem: Problem, plan: Plan | None, evaluation: Evaluation | None) -> Object:
+def value_json(problem: Problem, plan: Plan | None, evaluation: Evaluation | None) -> Object:
     """Return the fields `objective` and `throughput`."""
     value = evaluation.value_ps if evaluation else None
     rate = sequences_per_s(plan, evaluation) if plan and evaluation else None
+    share = utilisation(plan, evaluation) if plan and evaluation else None
     return {
         "objective": _objective(evaluated_objective(problem), value),
-        "throughput": {"sequences_per_s": rate},
+        "throughput": {"sequences_per_s": rate, "utilisation": share},
     }
 
 
@@ -95,7 +96,7 @@ def _devices(plan: Plan) -> Object:
     return {"used": used, "total": total, "idle": max(0, total - used)}
 
 
-def _diagnosis(why: Failure) -> Object:
+def diagnosis_json(why: Failure) -> Object:
     """Return why nothing fits; stage fields are null where no single stage is to blame."""
     stage, case = why.stage, why.case
     data: Object = {
@@ -121,28 +122,34 @@ def _diagnosis(why: Failure) -> Object:
 def verify_json(result: VerifyResult) -> Object:
     """Return the evaluation of a plan, term by term, and its violations."""
     plan, evaluation = result.plan, result.evaluation
-    data = _verdict(result)
-    data["formula"] = FORMULAS[evaluation.objective] if evaluation else None
-    data["terms"] = [
-        {"term": name, **_time("value", value)}
-        for name, value in (objective_terms(evaluation) if evaluation else {}).items()
-    ]
-    data["microbatches_per_pipeline"] = evaluation.rounds if evaluation else None
-    data["degrees"] = _degrees(plan)
-    data["devices"] = _devices(plan)
-    data["stages"] = [
-        {**_stage(plan, number), **_stage_costs(plan, evaluation, number)}
-        for number in range(len(plan.stages))
-    ]
-    data["violations"] = _violations(result)
-    return data
+    return {
+        **_verdict(result),
+        "degrees": degrees_json(plan),
+        "devices": _devices(plan),
+        **explanation_json(plan, evaluation),
+        "violations": _violations(result),
+    }
+
+
+def explanation_json(plan: Plan, evaluation: Evaluation | None) -> Object:
+    """Return the terms of the objective and of every stage."""
+    terms = objective_terms(evaluation) if evaluation else {}
+    return {
+        "formula": FORMULAS[evaluation.objective] if evaluation else None,
+        "terms": [{"term": name, **_time("value", value)} for name, value in terms.items()],
+        "microbatches_per_pipeline": evaluation.rounds if evaluation else None,
+        "stages": [
+            {**_stage(plan, number), **_stage_costs(plan, evaluation, number)}
+            for number in range(len(plan.stages))
+        ],
+    }
 
 
 def show_json(result: VerifyResult) -> Object:
     """Return a plan's table and the devices of every block."""
     plan, evaluation = result.plan, result.evaluation
     data = _verdict(result)
-    data["degrees"] = _degrees(plan)
+    data["degrees"] = degrees_json(plan)
     data["devices"] = _devices(plan)
     data["stages"] = [
         {**_stage(plan, number), **_stage_totals(evaluation, number)}
@@ -186,7 +193,7 @@ def _verdict(result: VerifyResult) -> Object:
     return {
         "status": "violations" if result.violations else "legal",
         "problem": plan.problem.name,
-        **_value(plan.problem, plan, result.evaluation),
+        **value_json(plan.problem, plan, result.evaluation),
         "claimed": claim and _objective(claim.name, int(claim.value_ps)),
     }
 
@@ -198,7 +205,8 @@ def _violations(result: VerifyResult) -> list[Object]:
     ]
 
 
-def _degrees(plan: Plan) -> Object:
+def degrees_json(plan: Plan) -> Object:
+    """Return the degrees of a plan."""
     return {
         "microbatch": plan.microbatch,
         **plan.configuration._asdict(),

@@ -8,7 +8,7 @@ from pathlib import Path
 from nest_opt.errors import NestOptError
 
 
-def check_output(path: Path, source: Path) -> None:
+def check_output(path: Path, source: Path | None) -> None:
     """Refuse an output path before any work is done for it.
 
     Raises
@@ -21,7 +21,7 @@ def check_output(path: Path, source: Path) -> None:
         raise NestOptError(f"{path}: found a directory, a file is needed: add a file name")
     if not folder.is_dir():
         raise NestOptError(f"{path}: cannot be written (no directory {folder}): create it first")
-    if path.exists() and source.exists() and path.samefile(source):
+    if path.exists() and source and source.exists() and path.samefile(source):
         raise NestOptError(
             f"{path}: is the input file itself, another file is needed: choose another output path"
         )

@@ -1,18 +1,23 @@
 """`nest-opt solve`: find the best plan."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nest_opt.cli.group import EXIT_NO, json_option
+from nest_opt.cli.request_options import Asked, request_options
 
 if TYPE_CHECKING:
-    from nest_opt.api import SolveResult
+    from nest_opt.cli.solve_run import Solved
 
 
 @click.command("solve")
-@click.argument("problem_path", metavar="PROBLEM", type=click.Path(path_type=Path))
+@click.argument(
+    "problem_path", metavar="[PROBLEM]", required=False, type=click.Path(path_type=Path)
+)
+@request_options()
 @click.option(
     "-o", "--output", metavar="PLAN", type=click.Path(path_type=Path), help="Write the plan here."
 )
@@ -24,50 +29,121 @@ if TYPE_CHECKING:
     help="Search only these values of microbatch (b), tp, cp, ep, sp, dp, pp, recompute, order "
     "or pitch, as in --fix tp=8. Repeatable.",
 )
+@click.option(
+    "--what-if",
+    "what_ifs",
+    metavar="KEY=VALUE[+KEY=VALUE]",
+    multiple=True,
+    help="Also find the best plan with this fixed, and compare, as in --what-if tp=8+pp=2. "
+    "Repeatable.",
+)
+@click.option("--explain", is_flag=True, help="Give every term of the plan's cost and memory.")
 @json_option
 def solve_command(
-    problem_path: Path, output: Path | None, fixes: tuple[str, ...], as_json: bool
+    problem_path: Path | None,
+    asked: Asked,
+    output: Path | None,
+    fixes: tuple[str, ...],
+    what_ifs: tuple[str, ...],
+    explain: bool,
+    as_json: bool,
 ) -> int:
-    """Find the best plan of the aligned family for a problem file.
+    """Find the best plan of the aligned family.
 
-    Ctrl-C ends the search and prints the best plan so far.
+    The problem is a file, or derived from --model, --cluster, --devices and
+    --global-batch. Ctrl-C ends the search and prints the best plan so far.
     """
-    from nest_opt.cli.fix import parse_fixes
+    from nest_opt.cli.problem_source import check_source
 
-    wanted = parse_fixes(fixes)
+    check_source(problem_path, asked)
     try:
-        result = _solve(problem_path, output, wanted)
+        solved = _solve(problem_path, asked, output, fixes, what_ifs)
     except KeyboardInterrupt:
         # Before the search began there is nothing to show.
-        result = None
+        solved = None
     if as_json:
-        from nest_opt.cli.json_output import interrupted_json, print_json, solve_json
+        from nest_opt.cli.json_output import print_json
 
-        print_json(solve_json(result) if result else interrupted_json())
-    elif result is None:
+        print_json(_json(solved, explain))
+    elif solved is None:
         click.echo("interrupted: no plan yet")
     else:
-        from nest_opt.cli.console import print_report
-        from nest_opt.cli.solve_report import solve_report
-
-        print_report(*solve_report(result, output))
-    return 0 if result and result.plan else EXIT_NO
+        _print(solved, output, explain)
+    return 0 if solved and solved.result.plan else EXIT_NO
 
 
 def _solve(
-    problem_path: Path, output: Path | None, fixes: dict[str, tuple[object, ...]]
-) -> "SolveResult":
-    from nest_opt import api
-    from nest_opt.cli.fix import fix
+    problem_path: Path | None,
+    asked: Asked,
+    output: Path | None,
+    fixes: tuple[str, ...],
+    what_ifs: tuple[str, ...],
+) -> "Solved":
+    from nest_opt.cli.fix import check_pitch, parse_fixes
     from nest_opt.cli.output_files import check_output, write_text
     from nest_opt.cli.progress import SearchProgress
-    from nest_opt.problem.files import read_problem, to_json_text
+    from nest_opt.cli.solve_run import solve_file, solve_request
+    from nest_opt.cli.what_if import parse_questions
+    from nest_opt.problem.files import to_json_text
 
+    wanted, questions = parse_fixes(fixes), parse_questions(what_ifs)
+    if asked.smallest:
+        check_pitch(wanted)
     if output:
-        check_output(output, problem_path)
-    problem = fix(read_problem(problem_path), fixes)
+        check_output(output, problem_path or asked.model_path)
     with SearchProgress() as progress:
-        result = api.solve(problem, progress)
-    if output and result.plan:
-        write_text(output, to_json_text(result.plan))
-    return result
+        solved = (
+            solve_file(problem_path, wanted, questions, progress)
+            if problem_path
+            else solve_request(asked, wanted, questions, progress)
+        )
+    if output and solved.result.plan:
+        write_text(output, to_json_text(solved.result.plan))
+    return solved
+
+
+def _json(solved: "Solved | None", explain: bool) -> Mapping[str, Any]:
+    from nest_opt.cli.json_derived import derived_json, smallest_json
+    from nest_opt.cli.json_output import explanation_json, interrupted_json, solve_json
+    from nest_opt.cli.json_what_if import what_if_json
+
+    if solved is None:
+        return interrupted_json()
+    result, derived = solved.result, solved.derived
+    data = solve_json(result)
+    if explain:
+        data["explanation"] = result.plan and explanation_json(result.plan, result.evaluation)
+    if solved.answers:
+        data["what_if"] = what_if_json(result, solved.answers)
+    if derived:
+        data["derived_from"] = derived_json(derived)
+        if solved.smallest:
+            data["smallest"] = smallest_json(derived.template, solved.smallest)
+    return data
+
+
+def _print(solved: "Solved", output: Path | None, explain: bool) -> None:
+    from nest_opt.cli.console import print_report
+    from nest_opt.cli.problem_summary import derived_facts
+    from nest_opt.cli.smallest_report import fewest_text, smallest_facts
+    from nest_opt.cli.solve_report import solve_report
+
+    derived, smallest = solved.derived, solved.smallest
+    about: dict[str, str] = {}
+    fewest = None
+    if derived and smallest:
+        fewest = fewest_text(derived.template, smallest)
+        if solved.result.plan:
+            about.update(smallest_facts(derived.template, smallest))
+    if derived:
+        about.update(derived_facts(derived))
+    print_report(
+        *solve_report(
+            solved.result,
+            output,
+            explain=explain,
+            answers=solved.answers,
+            about=about,
+            fewest=fewest,
+        )
+    )

@@ -1,7 +1,8 @@
 """What `solve` prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from rich.console import RenderableType
@@ -9,14 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from nest_opt.api import SolveResult
-from nest_opt.cli.explain import Failure, failure
+from nest_opt.cli.explain import Failure, failure, shortage_text
 from nest_opt.cli.stage_table import (
     LABEL_WIDTH,
     degree_facts,
     facts,
     layers_text,
+    speed_facts,
     stage_table,
 )
+from nest_opt.cli.term_report import term_by_term
 from nest_opt.cli.units import (
     bytes_text,
     count_text,
@@ -27,6 +30,8 @@ from nest_opt.cli.units import (
     seconds_text,
 )
 from nest_opt.cli.value import sequences_per_s
+from nest_opt.cli.what_if import WhatIf
+from nest_opt.cli.what_if_report import what_if_report
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
 
@@ -34,15 +39,39 @@ _JUSTIFY: tuple[Literal["left", "right"], ...] = ("left", "right", "right", "rig
 _STYLES = {"optimal": "bold green", "infeasible": "bold red"}
 
 
-def solve_report(result: SolveResult, output: Path | None) -> Iterator[RenderableType]:
-    """Yield the parts of the report on a search."""
+def solve_report(
+    result: SolveResult,
+    output: Path | None = None,
+    *,
+    explain: bool = False,
+    answers: Sequence[WhatIf] = (),
+    about: Mapping[str, str] = MappingProxyType({}),
+    fewest: str | None = None,
+) -> Iterator[RenderableType]:
+    """Yield the parts of the report on a search.
+
+    Parameters
+    ----------
+    explain
+        Whether to give every term of the plan's cost and memory.
+    answers
+        To `--what-if`.
+    about
+        Rows on where the problem comes from.
+    fewest
+        What is known of the number of devices, beyond the diagnosis.
+    """
     if result.status == "infeasible":
-        yield from _infeasible(result, failure(result))
+        yield from _infeasible(result, failure(result.problem, result.diagnosis), fewest)
     elif result.plan is None or result.evaluation is None:
         yield Text("interrupted: no plan yet", style="bold")
     else:
         yield from _found(result, result.plan, result.evaluation)
-    last = {"search": _search_text(result)}
+        if explain:
+            yield from term_by_term(result.plan, result.evaluation)
+            yield Text()
+    yield from what_if_report(result, answers)
+    last = {**about, "search": _search_text(result)}
     if output and result.plan:
         last["written"] = str(output)
     yield facts(last)
@@ -59,7 +88,11 @@ def headline(status: str, plan: Plan, evaluation: Evaluation) -> Text:
 
 def _found(result: SolveResult, plan: Plan, evaluation: Evaluation) -> Iterator[RenderableType]:
     yield headline(result.status, plan, evaluation)
-    rows = {"bound": _bound_text(result), **degree_facts(plan)}
+    rows = {
+        "bound": _bound_text(result),
+        **speed_facts(plan, evaluation),
+        **degree_facts(plan),
+    }
     if result.relaxed:
         rows["left out"] = (
             f"constraints {', '.join(sorted(set(result.relaxed)))} have no rule in the search: "
@@ -85,23 +118,12 @@ def _search_text(result: SolveResult) -> str:
     )
 
 
-def _infeasible(result: SolveResult, why: Failure) -> Iterator[RenderableType]:
+def _infeasible(result: SolveResult, why: Failure, fewest: str | None) -> Iterator[RenderableType]:
     if why.stage is None or why.case is None:
-        yield _conflict(why)
+        yield _conflict(why, fewest)
         return
     stage, case, k = why.stage, why.case, why.case.configuration
-    terms = stage.memory_terms_bytes
-    largest = max(terms, key=lambda name: terms[name])
-    yield Text.assemble(
-        ("infeasible: ", "bold red"),
-        (
-            f"stage {why.stage_number} of {why.stages} needs "
-            f"{exact_bytes_text(stage.memory_bytes)} on each device, but "
-            f"{exact_bytes_text(stage.usable_bytes)} are usable; its largest memory term is "
-            f"{largest}, {exact_bytes_text(terms[largest])}",
-            "bold",
-        ),
-    )
+    yield Text.assemble(("infeasible: ", "bold red"), (shortage_text(why), "bold"))
     sp = "on" if k.sp else "off"
     yield facts(
         {
@@ -112,7 +134,7 @@ def _infeasible(result: SolveResult, why: Failure) -> Iterator[RenderableType]:
         }
     )
     yield _memory_terms(stage)
-    yield facts({"to fit": "\n".join(_remedies(result, why))})
+    yield facts({"to fit": "\n".join(_remedies(result, why, fewest))})
 
 
 def _memory_terms(stage: StageEvaluation) -> Table:
@@ -133,26 +155,27 @@ def _memory_terms(stage: StageEvaluation) -> Table:
     return table
 
 
-def _conflict(why: Failure) -> Text:
+def _conflict(why: Failure, fewest: str | None) -> Text:
     text = Text("infeasible: ", style="bold red")
-    text.append(
-        "constraints and search space leave no placement on these devices, whatever their memory",
-        style="bold",
-    )
+    text.append(shortage_text(why), style="bold")
+    if fewest is not None:
+        return text.append(f"; {fewest}")
     if why.devices is not None:
         more = f"; on {count_text(why.devices, 'device')} in a larger network there is one"
         return text.append(more)
     return text.append("; allow more degrees, or take a constraint away")
 
 
-def _remedies(result: SolveResult, why: Failure) -> Iterator[str]:
+def _remedies(result: SolveResult, why: Failure, fewest: str | None) -> Iterator[str]:
     cluster = result.problem.cluster
     if why.memory_bytes is not None:
         yield (
             f"devices with {exact_bytes_text(why.memory_bytes)} of memory or more instead of "
             f"{bytes_text(cluster.device_kind.memory_bytes)}"
         )
-    if why.devices is not None:
+    if fewest is not None:
+        yield fewest
+    elif why.devices is not None:
         yield (
             f"or {count_text(why.devices, 'device')} or more like these, in a larger network, "
             f"instead of {cluster.device_count:,}"

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from nest_opt.cli.console import printable
 from nest_opt.cli.units import bytes_text, count_text, percent_text, time_text
+from nest_opt.cli.value import utilisation
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
@@ -42,6 +43,17 @@ def degree_facts(plan: Plan, broken: bool = False) -> dict[str, str]:
         "placement": f"rank order {plan.order}, pitch {count_text(plan.pitch, 'device')}, "
         f"blocks of {count_text(device_map.block_size, 'device')}",
         "devices": f"{count}; {bytes_text(usable)} of memory usable on each",
+    }
+
+
+def speed_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
+    """Return a row on the share of the devices' peak, where FLOPs and peak are stated."""
+    share = utilisation(plan, evaluation)
+    if share is None:
+        return {}
+    return {
+        "of peak": f"{100 * share:.1f}% of the FLOP/s of the devices used (model FLOPs: "
+        "recomputation does not count)"
     }
 
 

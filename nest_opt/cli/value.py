@@ -3,6 +3,7 @@
 from nest_opt.cost.units import PS_PER_S
 from nest_opt.plan.evaluate import Evaluation
 from nest_opt.plan.plan import Plan
+from nest_opt.plan.utilisation import model_utilisation
 from nest_opt.problem.job import Objective
 
 FORMULAS: dict[Objective, str] = {
@@ -41,3 +42,9 @@ def sequences_per_s(plan: Plan, evaluation: Evaluation) -> float | None:
     else:
         sequences, time = plan.problem.job.global_batch, evaluation.value_ps
     return sequences * PS_PER_S / time if time else None
+
+
+def utilisation(plan: Plan, evaluation: Evaluation) -> float | None:
+    """Return model FLOPs over the peak of the devices used; None where either is not stated."""
+    devices = plan.placement().device_map.devices_used
+    return model_utilisation(plan.problem, evaluation.value_ps, devices)

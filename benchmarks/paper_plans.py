@@ -1,0 +1,93 @@
+"""Solve every instance of the paper's models and write docs/paper_plans.md.
+
+    python benchmarks/paper_plans.py --write
+    python benchmarks/paper_plans.py          (prints the table)
+
+Each row says what changes if one degree of the plan is halved or doubled.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from nest_opt import Problem, SolveResult, solve
+from nest_opt.plan.utilisation import model_utilisation
+from nest_opt.problem.files import read_problem
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "paper_plans.md"
+MARKER = "<!-- table -->\n"
+
+
+def alternatives(problem: Problem, best: SolveResult, degree: str, value: int) -> Iterator[str]:
+    """Yield what halving and doubling one degree would cost."""
+    assert best.evaluation is not None
+    for other in (value // 2, value * 2):
+        known = getattr(problem.search, degree)
+        if other < 1 or other == value or (known and other not in known):
+            continue
+        search = problem.search.model_copy(update={degree: (other,)})
+        result = solve(problem.model_copy(update={"search": search}))
+        if result.evaluation is None:
+            yield f"{other} does not fit"
+        else:
+            more = result.evaluation.value_ps / best.evaluation.value_ps - 1
+            yield f"{other} is {100 * more:.1f}% slower"
+
+
+def reason(problem: Problem, best: SolveResult) -> str:
+    """Return the sentence on why a plan is as it is."""
+    assert best.plan is not None
+    assert best.evaluation is not None
+    plan = best.plan
+    parts = []
+    degrees = {"tp": plan.tp, "pp": len(plan.stages), "ep": plan.ep}
+    for degree, value in degrees.items():
+        others = list(alternatives(problem, best, degree, value))
+        if others:
+            parts.append(f"{degree} {value}: " + ", ".join(others))
+    fullest = max(stage.memory_bytes / stage.usable_bytes for stage in best.evaluation.stages)
+    return "; ".join(parts) + f"; fullest stage at {100 * fullest:.0f}% of its memory."
+
+
+def row(path: Path) -> str:
+    """Return one row of the table."""
+    problem = read_problem(path)
+    best = solve(problem)
+    if best.plan is None or best.evaluation is None:
+        return f"| {path.stem} | infeasible | | | |"
+    plan, devices = best.plan, problem.cluster.device_count
+    share = model_utilisation(problem, best.evaluation.value_ps, devices)
+    full = sum(stage.recompute == "full" for stage in plan.stages)
+    degrees = (
+        f"b {plan.microbatch}, tp {plan.tp}{' sp' if plan.sp else ''}, ep {plan.ep}, dp {plan.dp}, "
+        f"pp {len(plan.stages)}, {plan.order}"
+    )
+    degrees += f", {full} stages recompute" if full else ""
+    seconds = best.evaluation.value_ps / 1e12
+    utilisation = "" if share is None else f"{100 * share:.0f}%"
+    return (
+        f"| {path.stem} | {degrees} | {seconds:.3f} s | {utilisation} | {reason(problem, best)} |"
+    )
+
+
+@click.command()
+@click.option("--write", is_flag=True, help="Write the page's table.")
+def main(write: bool) -> None:
+    """Solve all instances and print or write the table."""
+    lines = ["| instance | plan | batch time | utilisation | why |", "|---|---|---|---|---|"]
+    paths = sorted(
+        (ROOT / "instances" / "paper").glob("*.json"),
+        key=lambda path: (*path.stem.rpartition("-")[:1], int(path.stem.rpartition("-")[2])),
+    )
+    for path in paths:
+        lines.append(row(path))
+        click.echo(lines[-1])
+    if write:
+        head = PAGE.read_text().partition(MARKER)[0]
+        PAGE.write_text(head + MARKER + "\n" + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

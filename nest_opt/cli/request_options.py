@@ -1,0 +1,204 @@
+"""The options that name a model, a cluster and a batch in place of a problem file."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nest_opt.cli.number_types import factor, whole, whole_list
+
+if TYPE_CHECKING:
+    from nest_opt.models.request import Request
+    from nest_opt.models.spec import ModelSpec
+
+OBJECTIVES = ("fill-drain", "nest", "bottleneck")
+ATTENTIONS = ("flash", "stored", "recomputed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the options say; None (or False) where they say nothing."""
+
+    model: str | None = None
+    cluster: str | None = None
+    devices: int | None = None
+    smallest: bool = False
+    global_batch: int | None = None
+    sequence_length: int | None = None
+    accelerator: str | None = None
+    bytes_per_parameter: int | None = None
+    objective: str | None = None
+    microbatches: tuple[int, ...] | None = None
+    attention: str | None = None
+    capacity_factor: Fraction | None = None
+    peak_bandwidth: bool = False
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The options that were given."""
+        return tuple(_OPTION[field.name] for field in fields(self) if self._is_given(field.name))
+
+    @property
+    def model_path(self) -> Path | None:
+        """What --model says, as a path."""
+        return None if self.model is None else Path(self.model)
+
+    def _is_given(self, name: str) -> bool:
+        return getattr(self, name) not in (None, False)
+
+    def request(self, spec: "ModelSpec | None" = None) -> "Request":
+        """Return the request, of a model other than the one named if that is given.
+
+        Under --smallest its number of devices has no meaning.
+
+        Raises
+        ------
+        click.UsageError
+            If an option that is needed is missing, or two exclude each other.
+        InstanceError
+            If there is no such model.
+        """
+        from nest_opt.models.request import Request, find_spec
+
+        if self.devices is not None and self.smallest:
+            raise click.UsageError(
+                f"--smallest: found --devices {self.devices} beside it, one of the two is "
+                "allowed: leave one out"
+            )
+        needed = [name for name, what in _NEEDED.items() if not (name == "model" and spec)]
+        for name in needed:
+            if not self._is_given(name) and not (name == "devices" and self.smallest):
+                raise click.UsageError(
+                    f"{_OPTION[name]}: found nothing, {_NEEDED[name]} is needed: add the option"
+                )
+        optional = {
+            name: getattr(self, name) for name in _OPTIONAL if getattr(self, name) is not None
+        }
+        return Request(
+            model=spec or find_spec(str(self.model)),
+            cluster=str(self.cluster),
+            devices=self.devices if self.devices is not None else 1,
+            global_batch=self.global_batch or 0,
+            achievable=not self.peak_bandwidth,
+            **optional,
+        )
+
+
+_NEEDED = {
+    "model": "a model (see `nest-opt list models`) or the path of a config.json",
+    "cluster": "a kind of cluster (see `nest-opt list clusters`)",
+    "devices": "a number of devices, or --smallest,",
+    "global_batch": "a number of sequences",
+}
+_OPTIONAL = (
+    "accelerator",
+    "sequence_length",
+    "bytes_per_parameter",
+    "objective",
+    "microbatches",
+    "attention",
+    "capacity_factor",
+)
+
+_DECLARATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "model": (
+        "--model",
+        {"metavar": "NAME|config.json", "help": "A model of the catalogue, or its config.json."},
+    ),
+    "cluster": ("--cluster", {"metavar": "NAME", "help": "A kind of cluster of the catalogue."}),
+    "devices": ("--devices", {"type": whole, "metavar": "N", "help": "Devices of the cluster."}),
+    "smallest": (
+        "--smallest",
+        {
+            "is_flag": True,
+            "help": "In place of --devices: the smallest number of them on which something fits.",
+        },
+    ),
+    "global_batch": (
+        "--global-batch",
+        {"type": whole, "metavar": "N", "help": "Sequences in a global batch."},
+    ),
+    "sequence_length": (
+        "--seq-len",
+        {
+            "type": whole,
+            "metavar": "N",
+            "help": "Tokens of a sequence; the model's default, at most 8,192, unless given.",
+        },
+    ),
+    "accelerator": (
+        "--accelerator",
+        {"metavar": "NAME", "help": "An accelerator in place of the cluster's own."},
+    ),
+    "bytes_per_parameter": (
+        "--bytes-per-parameter",
+        {
+            "type": whole,
+            "metavar": "N",
+            "help": "Of weights, gradients and optimizer states: 16 (2 + 2 + 12), 18 (2 + 4 + "
+            "12, the default) or 20 (2 + 2 + 16).",
+        },
+    ),
+    "objective": (
+        "--objective",
+        {"type": click.Choice(OBJECTIVES), "help": "What is minimised; fill-drain unless given."},
+    ),
+    "microbatches": (
+        "--microbatch",
+        {
+            "type": whole_list,
+            "metavar": "N[,N]",
+            "help": "Sizes to choose among, in sequences; 1,2,4,8 unless given. Those that do not "
+            "divide the global batch are left out.",
+        },
+    ),
+    "attention": (
+        "--attention",
+        {
+            "type": click.Choice(ATTENTIONS),
+            "help": "Whether attention scores are never stored (flash, the default), stored, or "
+            "recomputed.",
+        },
+    ),
+    "capacity_factor": (
+        "--capacity-factor",
+        {
+            "type": factor,
+            "metavar": "X",
+            "help": "Tokens that experts compute over tokens routed to them; 1 unless given.",
+        },
+    ),
+    "peak_bandwidth": (
+        "--peak-bandwidth",
+        {
+            "is_flag": True,
+            "help": "Count on peak bandwidths rather than on what large collectives attain.",
+        },
+    ),
+}
+_OPTION = {name: option for name, (option, _) in _DECLARATIONS.items()}
+
+
+def request_options(
+    with_model: bool = True,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that gives a command these options, as one argument `asked`."""
+    names = [name for name in _DECLARATIONS if with_model or name != "model"]
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def collect(**parameters: Any) -> Any:
+            asked = Asked(**{name: parameters.pop(name) for name in names})
+            return function(asked=asked, **parameters)
+
+        command: Callable[..., Any] = collect
+        for name in reversed(names):
+            option, settings = _DECLARATIONS[name]
+            command = click.option(option, name, **settings)(command)
+        return command
+
+    return decorate

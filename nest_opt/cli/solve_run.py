@@ -1,0 +1,82 @@
+"""What `solve` does: one search, and those that its options ask for besides."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nest_opt import api
+from nest_opt.api import Progress, SolveResult
+from nest_opt.cli.fix import fix
+from nest_opt.cli.problem_source import Derivation
+from nest_opt.cli.request_options import Asked
+from nest_opt.cli.smallest import NothingFits, Smallest
+from nest_opt.cli.what_if import Question, WhatIf, answer
+from nest_opt.models.request import DerivedProblem
+from nest_opt.problem import Problem, files
+
+Fixes = dict[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The search, the answers to `--what-if`, and what is known of a derived problem.
+
+    `smallest` is there if it was asked for, or if nothing fits on the devices
+    asked for.
+    """
+
+    result: SolveResult
+    answers: tuple[WhatIf, ...] = ()
+    derived: DerivedProblem | None = None
+    smallest: Smallest | NothingFits | None = None
+
+
+def solve_file(
+    path: Path, fixes: Fixes, questions: Sequence[Question], progress: Progress
+) -> Solved:
+    """Solve the problem of a file."""
+    problem = files.read_problem(path)
+    result = api.solve(fix(problem, fixes), progress)
+    return Solved(result, _answers(problem, fixes, questions, result, progress))
+
+
+def solve_request(
+    asked: Asked, fixes: Fixes, questions: Sequence[Question], progress: Progress
+) -> Solved:
+    """Solve a derived problem."""
+    request = asked.request()
+    derivation = Derivation(request, lambda problem: fix(problem, fixes))
+    found: Smallest | NothingFits | None = None
+    if asked.smallest:
+        found = derivation.smallest(progress)
+        result = found.result
+        derived = derivation.on(result.problem.cluster.device_count)
+    else:
+        derived = derivation.on(request.devices)
+        result = api.solve(fix(derived.problem, fixes), progress)
+        if result.diagnosis is not None and result.diagnosis.devices is not None:
+            found = _smallest_if_not_interrupted(derivation, progress)
+    answers = _answers(derived.problem, fixes, questions, result, progress)
+    return Solved(result, answers, derived, found)
+
+
+def _smallest_if_not_interrupted(
+    derivation: Derivation, progress: Progress
+) -> Smallest | NothingFits | None:
+    try:
+        return derivation.smallest(progress)
+    except KeyboardInterrupt:
+        return None
+
+
+def _answers(
+    problem: Problem,
+    fixes: Fixes,
+    questions: Sequence[Question],
+    result: SolveResult,
+    progress: Progress,
+) -> tuple[WhatIf, ...]:
+    if result.status == "interrupted":
+        return ()
+    return answer(problem, fixes, questions, progress)

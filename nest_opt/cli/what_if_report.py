@@ -1,0 +1,87 @@
+"""What is said of `--what-if`: a table with one row for each question."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nest_opt.api import SolveResult
+from nest_opt.cli.console import printable
+from nest_opt.cli.explain import failure, shortage_text
+from nest_opt.cli.stage_table import facts
+from nest_opt.cli.units import bytes_text, number_text, seconds_text
+from nest_opt.cli.what_if import WhatIf
+from nest_opt.plan.evaluate import Evaluation, StageEvaluation
+
+_DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
+
+
+def what_if_report(best: SolveResult, answers: Sequence[WhatIf]) -> Iterator[RenderableType]:
+    """Yield a table of the best plan and of every answer, and why some have no plan."""
+    if not answers:
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    table.add_column("what if", overflow="fold")
+    for name in ("per batch", "change", *_DEGREES, "free on the\nfullest stage"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_row("(best plan)", *_cells(best, None))
+    for answer in answers:
+        cells = ["none"] if answer.result is None else _cells(answer.result, best.evaluation)
+        table.add_row(printable(answer.question.text), *cells)
+    yield table
+    reasons = {
+        printable(answer.question.text): reason
+        for answer in answers
+        if (reason := no_plan_text(answer))
+    }
+    if reasons:
+        yield facts(reasons)
+        yield Text()
+
+
+def no_plan_text(answer: WhatIf) -> str | None:
+    """Return why an answer has no plan, None if it has one."""
+    if answer.result is None:
+        return printable(str(answer.error))
+    if answer.result.status == "infeasible":
+        result = answer.result
+        return f"infeasible: {shortage_text(failure(result.problem, result.diagnosis))}"
+    return None if answer.result.plan else "interrupted: no plan yet"
+
+
+def change(result: SolveResult, best: Evaluation | None) -> float | None:
+    """Return by how much a plan's value exceeds the best plan's, as a share of that."""
+    if result.evaluation is None or best is None or best.value_ps == 0:
+        return None
+    return (result.evaluation.value_ps - best.value_ps) / best.value_ps
+
+
+def fullest_stage(evaluation: Evaluation) -> tuple[int, StageEvaluation]:
+    """Return number and evaluation of the stage that leaves the least memory free."""
+    number = max(
+        range(len(evaluation.stages)), key=lambda stage: evaluation.stages[stage].memory_bytes
+    )
+    return number, evaluation.stages[number]
+
+
+def _cells(result: SolveResult, best: Evaluation | None) -> list[str]:
+    plan, evaluation = result.plan, result.evaluation
+    if plan is None or evaluation is None:
+        return ["none"]
+    _, stage = fullest_stage(evaluation)
+    return [
+        seconds_text(evaluation.value_ps),
+        _percent(change(result, best)),
+        *map(str, (plan.microbatch, plan.tp, plan.cp, plan.ep)),
+        "on" if plan.sp else "off",
+        *map(str, (plan.dp, len(plan.stages))),
+        bytes_text(stage.usable_bytes - stage.memory_bytes),
+    ]
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return ""
+    return "0%" if share == 0 else f"{'+' if share > 0 else '-'}{number_text(abs(100 * share), 3)}%"

@@ -1,0 +1,226 @@
+"""A problem from what a user asks for: names, a number of devices and a batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from nest_opt.errors import InstanceError
+from nest_opt.models.accelerator import Accelerator
+from nest_opt.models.catalogue import find_model
+from nest_opt.models.cluster_template import ClusterTemplate
+from nest_opt.models.clusters import build_cluster, find_cluster
+from nest_opt.models.derive import Training, default_training
+from nest_opt.models.hardware import find_accelerator
+from nest_opt.models.hf_config import read_hf_config
+from nest_opt.models.new_problem import DEFAULT_MICROBATCHES, new_problem
+from nest_opt.models.share import Attention
+from nest_opt.models.spec import LinearSpec, ModelSpec
+from nest_opt.problem import Cluster, Problem
+from nest_opt.problem.base import MAX_COUNT, first_repeated
+from nest_opt.problem.cluster import Algorithm
+from nest_opt.problem.job import Objective
+
+# The longest sequence that is taken where none is asked for: published
+# defaults reach 131,072 tokens, at which nobody does the bulk of training.
+MAX_DEFAULT_LENGTH = 8192
+
+MAX_LENGTH = 2**24
+MAX_MICROBATCH = 2**20
+MAX_CAPACITY_FACTOR = 100
+MAX_PROBLEM_NAME = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a problem is derived from.
+
+    Attributes
+    ----------
+    model
+        A name of the catalogue, the path of a Hugging Face config.json (see
+        `find_spec`), or a specification.
+    cluster, devices
+        A kind of cluster of the catalogue, and how many devices of it.
+    accelerator
+        An accelerator of the catalogue in place of the cluster's own.
+    global_batch
+        G in sequences.
+    sequence_length
+        Tokens of a sequence. None: the model's default, but at most
+        `MAX_DEFAULT_LENGTH`.
+    bytes_per_parameter
+        Of weights, gradients and optimizer states: 16, 18 or 20.
+    microbatches
+        Microbatch sizes to choose among; those that do not divide G are left out.
+    attention
+        See `nest_opt.models.share.Share`.
+    capacity_factor
+        Computed over routed tokens of experts: padding and imbalance.
+    achievable
+        Whether bandwidths are what large collectives attain, or the peaks.
+    algorithms
+        Of the collectives.
+    """
+
+    model: str | ModelSpec
+    cluster: str
+    devices: int
+    accelerator: str | None = None
+    global_batch: int
+    sequence_length: int | None = None
+    bytes_per_parameter: int = 18
+    objective: Objective = "fill-drain"
+    microbatches: tuple[int, ...] = DEFAULT_MICROBATCHES
+    attention: Attention = "flash"
+    capacity_factor: Fraction = Fraction(1)
+    achievable: bool = True
+    algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+
+
+@dataclass(frozen=True)
+class DerivedProblem:
+    """A derived problem and what it was derived from.
+
+    `length_rule` says where the sequence length comes from.
+    """
+
+    request: Request
+    spec: ModelSpec
+    template: ClusterTemplate
+    accelerator: Accelerator
+    training: Training
+    length_rule: str
+    problem: Problem
+
+
+def derive_problem(request: Request) -> DerivedProblem:
+    """Derive the problem that a request asks for.
+
+    Raises
+    ------
+    InstanceError
+        If a name is unknown, a number out of range, or what is asked for
+        contradicts the model.
+    """
+    spec = find_spec(request.model) if isinstance(request.model, str) else request.model
+    template = find_cluster(request.cluster)
+    accelerator = find_accelerator(request.accelerator or template.accelerator)
+    _check(request, spec)
+    length, rule = _sequence_length(spec, request.sequence_length)
+    training = replace(
+        default_training(spec, length),
+        attention=request.attention,
+        capacity=request.capacity_factor,
+    )
+    problem = new_problem(
+        spec,
+        _cluster(request),
+        accelerator,
+        training,
+        global_batch=request.global_batch,
+        bytes_per_parameter=request.bytes_per_parameter,
+        objective=request.objective,
+        microbatches=request.microbatches,
+        name=_name(spec, f" on {request.devices} x {accelerator.name} ({template.name})"),
+    )
+    bandwidths = "attained by large collectives" if request.achievable else "at their peak"
+    note = f"{problem.note} Cluster {template.name}, bandwidths {bandwidths}."
+    problem = problem.model_copy(update={"note": note})
+    return DerivedProblem(request, spec, template, accelerator, training, rule, problem)
+
+
+def find_spec(model: str) -> ModelSpec:
+    """Return the model of that name, or of the config.json at that path.
+
+    What ends in `.json`, or has a separator of folders and is there, is a path.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such model, or the file is not one.
+    """
+    path = Path(model)
+    if path.suffix == ".json" or (path.name != model and _is_there(path)):
+        return read_hf_config(path)
+    return find_model(model)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path is a file, a pipe or the like: what can be read."""
+    try:
+        return path.exists() and not path.is_dir()
+    except OSError:  # longer than paths can be, for one
+        return False
+
+
+def _name(spec: ModelSpec, rest: str) -> str:
+    """Return a problem's name; a model's own may leave no room for the rest."""
+    return spec.name[: MAX_PROBLEM_NAME - len(rest)] + rest
+
+
+def _cluster(request: Request) -> Cluster:
+    cluster = build_cluster(
+        request.cluster, request.devices, request.accelerator, achievable=request.achievable
+    )
+    network = cluster.network.model_copy(update={"algorithms": request.algorithms})
+    return cluster.model_copy(update={"network": network})
+
+
+def _sequence_length(spec: ModelSpec, asked: int | None) -> tuple[int, str]:
+    """Return the sequence length, and where it comes from."""
+    if asked is not None:
+        return asked, "as asked"
+    if isinstance(spec, LinearSpec):
+        return 1, "default of a stack without attention"
+    default = spec.sequence_length
+    if default > MAX_DEFAULT_LENGTH:
+        return (
+            MAX_DEFAULT_LENGTH,
+            f"the model's default of {default:,} is capped at {MAX_DEFAULT_LENGTH:,} unless "
+            "asked for",
+        )
+    return default, "the model's default"
+
+
+def _check(request: Request, spec: ModelSpec) -> None:
+    """Refuse numbers out of range, and options that the model has no use for."""
+    _check_number("global batch", request.global_batch, MAX_COUNT)
+    if request.sequence_length is not None:
+        _check_number("sequence length", request.sequence_length, MAX_LENGTH)
+    _check_microbatches(request.microbatches)
+    factor = request.capacity_factor
+    if not 0 < factor <= MAX_CAPACITY_FACTOR:
+        raise InstanceError(
+            f"capacity factor: found {float(factor):g}, more than 0 and at most "
+            f"{MAX_CAPACITY_FACTOR} is needed: 1 means balanced experts without padding"
+        )
+    if factor != 1 and (isinstance(spec, LinearSpec) or spec.moe is None):
+        raise InstanceError(
+            f"capacity factor: found {float(factor):g}, only 1 is allowed for {spec.name}, which "
+            "has no experts: leave it out"
+        )
+    if request.attention != "flash" and isinstance(spec, LinearSpec):
+        raise InstanceError(
+            f"attention: found {request.attention!r}, none can be chosen for {spec.name}, which "
+            "has no attention: leave it out"
+        )
+
+
+def _check_microbatches(sizes: Sequence[int]) -> None:
+    if not sizes:
+        raise InstanceError("microbatch: found no size, 1 at least is needed: name one")
+    for size in sizes:
+        _check_number("microbatch", size, MAX_MICROBATCH)
+    repeated = first_repeated(sizes)
+    if repeated is not None:
+        raise InstanceError(
+            f"microbatch: found {repeated} twice, once is allowed: leave out one of them"
+        )
+
+
+def _check_number(item: str, found: int, most: int) -> None:
+    if not 1 <= found <= most:
+        raise InstanceError(
+            f"{item}: found {found}, a whole number from 1 to {most} is needed: correct the number"
+        )
