@@ -15,7 +15,7 @@ from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.problem.validation import build
 
 # How a problem without any legal degrees is refused.
-REFUSALS = ("job.global_batch: ", "search: the smallest block ")
+REFUSALS = ("job.global_batch: ", "search: the smallest block ", "search.dp: ")
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ def problem_data(
     for size in sizes:
         devices *= size
     data: dict[str, Any] = {
+        "format": "nest-opt-problem",
+        "version": 1,
         "name": "sample",
         "model": {
             "layer_types": {"block": layer_type()},

@@ -1,6 +1,8 @@
 """Dependencies point one way, and heavy libraries stay where they belong."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,8 @@ ALLOWED = {
     "models": {"errors", "problem"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
     "certify": {"errors", "problem", "network", "cost", "plan"},
+    "solver": {"errors"},
+    "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "api": {"errors", "problem", "network", "cost", "plan", "dp"},
     "cli": {"errors", "problem", "network", "cost", "plan", "models", "api", "dp"},
 }
@@ -54,6 +58,24 @@ def test_terminal_libraries_stay_in_the_command_line(path: Path) -> None:
     """Click and rich are imported in the command line only."""
     names = {name.split(".")[0] for name in imported_modules(path)}
     assert room(path) == "cli" or not names & {"click", "rich"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_modelling_and_solver_libraries_stay_in_their_rooms(path: Path) -> None:
+    """Pyomo is imported in `milp` and `solver` only, highspy in `solver` only."""
+    names = {name.split(".")[0] for name in imported_modules(path)}
+    assert room(path) in {"milp", "solver"} or "pyomo" not in names
+    assert room(path) == "solver" or "highspy" not in names
+
+
+def test_the_program_starts_without_pyomo() -> None:
+    """Importing the package, its command line and the exact search loads no Pyomo or HiGHS."""
+    code = (
+        "import sys, nest_opt, nest_opt.cli, nest_opt.milp.exact; "
+        "print({'pyomo', 'highspy'} & {name.split('.')[0] for name in sys.modules})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
 
 
 def test_every_room_is_known() -> None:

@@ -35,6 +35,7 @@ BEYOND_SCHEMA = {
     "problem-algorithms-without-ring",
     "problem-constraint-unknown-layer",
     "problem-duplicate-edge",
+    "problem-two-sizes-of-an-edge",
     "problem-duplicate-key",
     "problem-duplicate-layer-id",
     "problem-duplicate-profile",
@@ -147,5 +148,5 @@ def test_a_huge_file_is_not_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "huge.json"
     with path.open("wb") as file:
         file.truncate(2**26 + 1)
-    with pytest.raises(InstanceError, match=r"found more than 67108864 bytes"):
+    with pytest.raises(InstanceError, match=r"found more than 16777216 bytes"):
         read_problem(path)

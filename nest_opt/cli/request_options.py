@@ -48,7 +48,8 @@ class Asked:
         return None if self.model is None else Path(self.model)
 
     def _is_given(self, name: str) -> bool:
-        return getattr(self, name) not in (None, False)
+        value = getattr(self, name)
+        return value is not None and value is not False
 
     def request(self, spec: "ModelSpec | None" = None) -> "Request":
         """Return the request, of a model other than the one named if that is given.
@@ -60,32 +61,28 @@ class Asked:
         click.UsageError
             If an option that is needed is missing, or two exclude each other.
         InstanceError
-            If there is no such model.
+            If there is no such model, or its file is not one.
         """
         from nest_opt.models.request import Request, find_spec
 
+        self._check(needs_model=spec is None)
+        values = {name: getattr(self, name) for name in _OF_REQUEST if self._is_given(name)}
+        values["model"] = find_spec(str(self.model)) if spec is None else spec
+        return Request(**{"devices": 1, **values}, achievable=not self.peak_bandwidth)
+
+    def _check(self, needs_model: bool) -> None:
+        """Refuse options that exclude each other or are missing."""
         if self.devices is not None and self.smallest:
             raise click.UsageError(
                 f"--smallest: found --devices {self.devices} beside it, one of the two is "
                 "allowed: leave one out"
             )
-        needed = [name for name, what in _NEEDED.items() if not (name == "model" and spec)]
-        for name in needed:
-            if not self._is_given(name) and not (name == "devices" and self.smallest):
+        for name, what in _NEEDED.items():
+            excused = self.smallest if name == "devices" else name == "model" and not needs_model
+            if not excused and not self._is_given(name):
                 raise click.UsageError(
-                    f"{_OPTION[name]}: found nothing, {_NEEDED[name]} is needed: add the option"
+                    f"{_OPTION[name]}: found nothing, {what} is needed: add the option"
                 )
-        optional = {
-            name: getattr(self, name) for name in _OPTIONAL if getattr(self, name) is not None
-        }
-        return Request(
-            model=spec or find_spec(str(self.model)),
-            cluster=str(self.cluster),
-            devices=self.devices if self.devices is not None else 1,
-            global_batch=self.global_batch or 0,
-            achievable=not self.peak_bandwidth,
-            **optional,
-        )
 
 
 _NEEDED = {
@@ -94,14 +91,8 @@ _NEEDED = {
     "devices": "a number of devices, or --smallest,",
     "global_batch": "a number of sequences",
 }
-_OPTIONAL = (
-    "accelerator",
-    "sequence_length",
-    "bytes_per_parameter",
-    "objective",
-    "microbatches",
-    "attention",
-    "capacity_factor",
+_OF_REQUEST = tuple(
+    field.name for field in fields(Asked) if field.name not in {"smallest", "peak_bandwidth"}
 )
 
 _DECLARATIONS: dict[str, tuple[str, dict[str, Any]]] = {

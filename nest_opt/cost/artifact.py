@@ -58,10 +58,10 @@ class ArtifactCosts:
                 f"{list(problem.search.recompute)}, 1 of each is allowed: import the file anew"
             )
         states = problem.job.bytes_per_parameter.total
-        if states != states.to_integral_value():
+        if states.denominator != 1:
             raise InstanceError(
-                f"job.bytes_per_parameter: found {states} bytes in all, a whole number is needed "
-                "for cost_model artifact: round one of them"
+                f"job.bytes_per_parameter: found {float(states)} bytes in all, a whole number is "
+                "needed for cost_model artifact: round one of them"
             )
         search = problem.search
         if problem.constraints or "pp-inner" not in search.order or "tight" not in search.pitch:
@@ -90,6 +90,11 @@ class ArtifactCosts:
 
     def _layers(self, configuration: Configuration) -> ArtifactLayers:
         graph = self.problem.model
+        if any("none" not in p.recompute for kind in graph.used_types for p in kind.profiles):
+            raise InstanceError(
+                "job.cost_model artifact: found a profile without the footprint of recompute mode "
+                "none, which holds a layer's activations: add it"
+            )
         profiles = [kind.by_key[self.microbatch, configuration] for kind in graph.types]
         layers = ArtifactLayers(
             forward_ps=tuple(to_ps(Fraction(p.forward_s)) for p in profiles),

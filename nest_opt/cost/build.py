@@ -82,6 +82,12 @@ def _no_legal_degree(problem: Problem) -> str:
             f"search: the smallest block (tp * cp * ep) has {smallest} devices, the cluster has "
             f"{devices}: add devices or allow smaller degrees"
         )
+    largest = max(devices // configuration.block_size for _, configuration in problem.candidates)
+    if problem.search.dp and min(problem.search.dp) > largest:
+        return (
+            f"search.dp: found {list(problem.search.dp)}, at most {largest} replicas fit on "
+            f"{devices} devices: add devices, or allow a smaller dp"
+        )
     smallest_block: dict[tuple[int, int], int] = {}
     for microbatch, configuration in problem.candidates:
         key = (microbatch, configuration.ep)

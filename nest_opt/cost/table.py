@@ -151,5 +151,5 @@ def refuse_total(what: str, total: int, unit: str) -> None:
     if total >= MAX_TOTAL:
         raise InstanceError(
             f"{what}: found {total:.3e} {unit} in all, less than {MAX_TOTAL:.3e} {unit} is needed: "
-            "check the units of the profiles (seconds, bytes)"
+            "check the units of profiles, bandwidths and latencies (seconds, bytes, bytes/s)"
         )

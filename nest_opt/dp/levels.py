@@ -68,17 +68,21 @@ class LevelVectors:
         return levels
 
     def _intra_codes(self) -> Array:
-        """Return the code of the worst tp, cp and ep levels, by residue of the block's start."""
+        """Return the code of the worst tp, cp and ep levels, by residue of the block's start.
+
+        Groups of n ranks at stride s come in runs of s: together a run spans
+        s n devices, and some group of it leaves a network group exactly if
+        the run does.
+        """
         tp, cp, ep, _ = self._configuration
         start = np.arange(self._modulus, dtype=np.int64)
         code = np.zeros(self._modulus, np.int64)
         for stride, degree in ((1, tp), (tp, cp), (tp * cp, ep)):
             worst = np.zeros(self._modulus, np.int64)
+            run = stride * degree
             if degree > 1:
-                for rank in range(tp * cp * ep):
-                    if rank // stride % degree == 0:
-                        levels = self._span_levels(start + rank, stride * (degree - 1))
-                        np.maximum(worst, levels, out=worst)
+                for first in range(0, tp * cp * ep, run):
+                    np.maximum(worst, self._span_levels(start + first, run - 1), out=worst)
             code = code * self._radix + worst
         return code
 

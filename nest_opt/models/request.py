@@ -25,7 +25,7 @@ from nest_opt.problem.job import Objective
 # defaults reach 131,072 tokens, at which nobody does the bulk of training.
 MAX_DEFAULT_LENGTH = 8192
 
-MAX_LENGTH = 2**24
+MAX_TOKENS = 2**24
 MAX_MICROBATCH = 2**20
 MAX_CAPACITY_FACTOR = 100
 MAX_PROBLEM_NAME = 200
@@ -108,6 +108,7 @@ def derive_problem(request: Request) -> DerivedProblem:
     accelerator = find_accelerator(request.accelerator or template.accelerator)
     _check(request, spec)
     length, rule = _sequence_length(spec, request.sequence_length)
+    _check_tokens(max(request.microbatches), length)
     training = replace(
         default_training(spec, length),
         attention=request.attention,
@@ -187,7 +188,7 @@ def _check(request: Request, spec: ModelSpec) -> None:
     """Refuse numbers out of range, and options that the model has no use for."""
     _check_number("global batch", request.global_batch, MAX_COUNT)
     if request.sequence_length is not None:
-        _check_number("sequence length", request.sequence_length, MAX_LENGTH)
+        _check_number("sequence length", request.sequence_length, MAX_TOKENS)
     _check_microbatches(request.microbatches)
     factor = request.capacity_factor
     if not 0 < factor <= MAX_CAPACITY_FACTOR:
@@ -216,6 +217,14 @@ def _check_microbatches(sizes: Sequence[int]) -> None:
     if repeated is not None:
         raise InstanceError(
             f"microbatch: found {repeated} twice, once is allowed: leave out one of them"
+        )
+
+
+def _check_tokens(microbatch: int, length: int) -> None:
+    if microbatch * length > MAX_TOKENS:
+        raise InstanceError(
+            f"microbatch: found {microbatch} sequences of {length} tokens, at most {MAX_TOKENS} "
+            "tokens in a microbatch are allowed: lower the microbatch or the sequence length"
         )
 
 

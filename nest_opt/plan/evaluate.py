@@ -185,6 +185,12 @@ def evaluate_stage(
             f"{cell.configuration} with recompute={mode} in its search space: "
             "use degrees that problem.search and the profiles have"
         )
+    if cell.device_map.replicas not in table.replicas[cell.pair]:
+        raise PlanError(
+            f"dp: found {cell.device_map.replicas}, the problem allows "
+            f"{', '.join(map(str, table.replicas[cell.pair])) or 'none'} for "
+            f"microbatch={cell.microbatch} {cell.configuration}: change dp, or widen problem.search"
+        )
     rows = table.layer_rows[low:high]
     sync_terms, sync_levels = _sync_terms(costs, cell, stage, rows)
     flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
@@ -271,7 +277,9 @@ def _sync_terms(
         and any(parameters[name][row] for row in rows)
     ]
     found: list[tuple[dict[str, int], dict[str, int]]] = []
-    for rank in range(configuration.block_size):
+    tp, cp, ep, _ = configuration
+    # One rank of each shard: context-parallel ranks hold the same parameters.
+    for rank in (t + tp * cp * e for e in range(ep) for t in range(tp)):
         terms, levels = {}, {}
         for name in held:
             group = sync_group(device_map, configuration, name, stage, rank)
@@ -294,16 +302,15 @@ def sync_group(
 
     Dense parameters are sharded over tp alone, experts over ep as well.
     """
-    tp, cp, _, _ = configuration
-
-    def shard(member: int) -> tuple[int, int]:
-        return member % tp, 0 if parameter_class == "dense" else member // (tp * cp)
-
+    tp, cp, ep, _ = configuration
+    first = rank % tp
+    if parameter_class == "expert":
+        first += rank // (tp * cp) * (tp * cp)
+    copies_in_block = cp * ep if parameter_class == "dense" else cp
     return [
-        device_map.block_start(replica, stage) + member
+        device_map.block_start(replica, stage) + first + tp * copy
         for replica in range(device_map.replicas)
-        for member in range(configuration.block_size)
-        if shard(member) == shard(rank)
+        for copy in range(copies_in_block)
     ]
 
 
@@ -312,6 +319,7 @@ def _artifact_stage(
 ) -> StageEvaluation:
     """Evaluate a stage as the artifact does: replica 0 speaks for all."""
     artifact, device_map, configuration = costs.artifact, cell.device_map, cell.configuration
+    _refuse_other_than_artifact(artifact, cell, stage, mode)
     level_in = level_out = None
     start = device_map.block_start(0, stage)
     if stage > 0:
@@ -341,3 +349,28 @@ def _artifact_stage(
             if level is not None
         },
     )
+
+
+def _refuse_other_than_artifact(
+    artifact: ArtifactCosts, cell: Cell, stage: int, mode: Recompute
+) -> None:
+    """Refuse what the artifact's model has no costs for."""
+    if cell.pair not in artifact.problem.candidates:
+        raise PlanError(
+            f"microbatch={cell.microbatch} {cell.configuration}: the problem has no profiles for "
+            "it in its search space: use degrees that problem.search has"
+        )
+    device_map = cell.device_map
+    pipeline = device_map.stages * device_map.block_size
+    if device_map.order != "pp-inner-reversed" or device_map.pitch != pipeline:
+        raise PlanError(
+            f"order and pitch: found {device_map.order} and {device_map.pitch}, cost_model "
+            f"artifact knows pp-inner-reversed and {pipeline} (stages * tp * cp * ep) alone: "
+            "use these"
+        )
+    allowed = artifact.mode(device_map.stages - stage)
+    if mode != allowed:
+        raise PlanError(
+            f"stages[{stage}].recompute: found {mode}, cost_model artifact knows {allowed} alone "
+            "for this stage: use that"
+        )

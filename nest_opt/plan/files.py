@@ -5,6 +5,7 @@ from typing import Any
 
 from nest_opt.errors import PlanError
 from nest_opt.plan.plan import Plan
+from nest_opt.problem.files import require_version
 from nest_opt.problem.validation import build, read_json
 
 
@@ -24,7 +25,10 @@ def read_plan(path: Path) -> Plan:
             f"{path}: found a problem (format nest-opt-problem), a plan is needed: "
             "use `nest-opt solve` to make one, or give the plan file"
         )
-    return build(Plan, data, str(path), PlanError)
+    plan = build(Plan, data, str(path), PlanError)
+    require_version(data, "nest-opt-plan", str(path))
+    require_version(data["problem"], "nest-opt-problem", f"{path}: problem")
+    return plan
 
 
 def _is_problem(data: Any) -> bool:

@@ -23,7 +23,7 @@ class ClaimedValue(Frozen):
     """The objective's value that whoever wrote the plan claims for it."""
 
     name: Objective
-    value_ps: Annotated[str, Field(pattern=r"^[0-9]{1,30}$")]
+    value_ps: Annotated[str, Field(pattern=r"^[0-9]{1,40}$")]
 
 
 class Plan(Frozen):

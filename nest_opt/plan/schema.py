@@ -24,7 +24,7 @@ from nest_opt.problem.base import MAX_DIGITS, Frozen
 SCHEMAS: Mapping[str, type[Frozen]] = {"problem": Problem, "plan": Plan}
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_UNSIGNED = r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_UNSIGNED = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
 
 def file_schema(name: str) -> dict[str, Any]:
@@ -41,6 +41,10 @@ def file_schema(name: str) -> dict[str, Any]:
     entities = {entity.__name__: entity for entity in Frozen.__subclasses__()}
     for entity, schema in [*body["$defs"].items(), (model.__name__, body)]:
         _restore_exact(entities[entity], schema["properties"])
+        # Python code may leave these out, a file may not.
+        stated = [key for key in ("format", "version") if key in schema["properties"]]
+        if stated:
+            schema["required"] = [*stated, *schema["required"]]
     return {"$schema": _DIALECT, "$id": f"urn:nest-opt:{name}:{version}", **body}
 
 

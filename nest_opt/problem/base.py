@@ -1,5 +1,6 @@
 """What every entity of the file formats shares: frozen, exact, bounded numbers."""
 
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Self, TypeVar
@@ -13,6 +14,8 @@ MAX_COUNT = 2**40
 MAX_DEGREE = 2**20
 MAX_SECONDS = Decimal(10) ** 6
 MAX_DIGITS = 40
+
+_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 Item = TypeVar("Item", bound=Hashable)
 
@@ -41,6 +44,8 @@ def _exact_decimal(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return value
     text = str(value)
+    if isinstance(value, str) and len(text) <= MAX_DIGITS and not _DECIMAL.fullmatch(text):
+        raise ValueError(f"found {text!r}, a decimal number is needed: correct the value")
     if len(text) > MAX_DIGITS:
         raise ValueError(
             f"found a number of {len(text)} characters ({text[:20]}...), at most {MAX_DIGITS} are "

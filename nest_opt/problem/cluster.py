@@ -1,5 +1,6 @@
 """The cluster: device kinds, how many devices of each, and the network between them."""
 
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 from typing import Annotated, Literal
@@ -28,7 +29,7 @@ class DeviceKind(Frozen):
     @property
     def usable_bytes(self) -> int:
         """Bytes that states, stashes, work and the reserve share, rounded down."""
-        return int(self.memory_bytes * self.usable_share)
+        return int(self.memory_bytes * Fraction(self.usable_share))
 
     @model_validator(mode="after")
     def _validate(self) -> "DeviceKind":

@@ -27,13 +27,34 @@ def read_problem(path: Path) -> Problem:
             f"{path}: found a plan (format nest-opt-plan), a problem is needed: "
             "use `nest-opt verify` or `show`, or give the problem file"
         )
-    return build(Problem, data, str(path))
+    problem = build(Problem, data, str(path))
+    require_version(data, "nest-opt-problem", str(path))
+    return problem
+
+
+def require_version(data: dict[str, Any], name: str, place: str) -> None:
+    """Refuse a file that does not say what it is: later versions will differ.
+
+    Raises
+    ------
+    InstanceError
+        If `format` or `version` is missing, or the version is not a number.
+    """
+    for key, value in (("format", name), ("version", 1)):
+        if key not in data or type(data[key]) is not type(value):
+            found = json.dumps(data[key], default=str) if key in data else "nothing"
+            raise InstanceError(
+                f"{place}: {key}: found {found}, {json.dumps(value)} is needed: write that"
+            )
 
 
 def to_json_data(entity: Frozen) -> dict[str, Any]:
     """Return an entity as the data of its file; fields left at their default are left out."""
     data = entity.model_dump(mode="json", exclude_defaults=True)
     head = {name: getattr(entity, name) for name in ("format", "version") if hasattr(entity, name)}
+    problem = getattr(entity, "problem", None)
+    if isinstance(problem, Problem):
+        data["problem"] = to_json_data(problem)
     return {**head, **data}
 
 

@@ -16,7 +16,8 @@ from nest_opt.problem.base import (
 )
 from nest_opt.problem.profile import Configuration, Profile
 
-MAX_LAYERS = 20_000
+# An interval matrix has (layers + 1)^2 entries of 8 bytes, and a search keeps a few dozen.
+MAX_LAYERS = 2_000
 MAX_FLOPS = 10**24
 
 
@@ -91,6 +92,16 @@ class Edge(Frozen):
     source: Identifier
     target: Identifier
     sizes: tuple[TensorSize, ...] | None = None
+
+    @model_validator(mode="after")
+    def _validate(self) -> "Edge":
+        twice = first_repeated((size.microbatch, size.tp) for size in self.sizes or ())
+        if twice:
+            raise ValueError(
+                f"sizes: found 2 for microbatch={twice[0]} tp={twice[1] or 'any'}, 1 is allowed: "
+                "remove one"
+            )
+        return self
 
     def size_bytes(self, microbatch: int, tp: int) -> int | None:
         """Return the bytes of the edge's own tensor, or None where it gives none."""

@@ -1,6 +1,6 @@
 """The job: what is trained, how its bytes are counted, and what is minimised."""
 
-from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -25,9 +25,9 @@ class BytesPerParameter(Frozen):
     optimizer: _PerParameter
 
     @property
-    def total(self) -> Decimal:
-        """Bytes per parameter of all three."""
-        return self.weights + self.gradients + self.optimizer
+    def total(self) -> Fraction:
+        """Bytes per parameter of all three, exactly."""
+        return Fraction(self.weights) + Fraction(self.gradients) + Fraction(self.optimizer)
 
 
 class Job(Frozen):

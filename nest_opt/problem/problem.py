@@ -1,7 +1,6 @@
 """The problem: one object, one file."""
 
 from functools import cached_property
-from itertools import product
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -62,10 +61,12 @@ class Problem(Frozen):
         }
         found = tuple(
             (microbatch, configuration)
-            for microbatch, tp, cp, ep, sp in product(*asked.values())
-            if self.model.is_profiled(
-                microbatch, configuration := Configuration(tp, cp, ep, bool(sp))
+            for microbatch, configuration in sorted(self.model.used_types[0].by_key)
+            if all(
+                value in values
+                for value, values in zip((microbatch, *configuration), asked.values(), strict=True)
             )
+            and self.model.is_profiled(microbatch, configuration)
         )
         # What the file or the user names must exist; of open dimensions, what does.
         named = [name for name in asked if getattr(search, name) != DEFAULTS[name]]

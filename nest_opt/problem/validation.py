@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from nest_opt.errors import InstanceError, NestOptError
 from nest_opt.problem.base import first_repeated
 
-MAX_FILE_BYTES = 64 * 2**20
+MAX_FILE_BYTES = 16 * 2**20
 MAX_NUMBER_CHARACTERS = 60
 MAX_DEPTH = 64
 SHOWN_ERRORS = 3
@@ -247,7 +247,7 @@ _WANTED = {
 
 _FORMS = {
     r"^[1-9][0-9]{0,11}$": "a whole number in quotes, without leading zeros, is needed",
-    r"^[0-9]{1,30}$": "a whole number in quotes, of at most 30 digits, is needed",
+    r"^[0-9]{1,40}$": "a whole number in quotes, of at most 40 digits, is needed",
 }
 
 

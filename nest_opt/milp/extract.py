@@ -1,0 +1,107 @@
+"""From a solver's solution to a placement: rounded, checked, valued anew."""
+
+from dataclasses import replace
+
+from nest_opt.errors import SolverError
+from nest_opt.milp.assignment import cumulative
+from nest_opt.milp.build import Formulation
+from nest_opt.plan.check import check
+from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, evaluate_stage
+from nest_opt.plan.placement import Cell, Placement
+from nest_opt.problem.profile import Recompute
+from nest_opt.solver.status import Solution
+
+# A binary further than this from 0 and 1 is no binary: HiGHS allows 1e-6.
+INTEGRALITY = 1e-4
+
+# Largest difference between the solver's value and the evaluator's: a unit
+# of the objective's last place, or this share of the value.
+VALUE_TOLERANCE = 1e-5
+
+
+def placement_of(cell: Cell, ends: tuple[int, ...], modes: tuple[Recompute, ...]) -> Placement:
+    """Return the placement of a cell with given stage ends and modes."""
+    device_map = cell.device_map
+    return Placement(
+        cell.microbatch,
+        cell.configuration,
+        device_map.replicas,
+        device_map.order,
+        device_map.pitch,
+        ends,
+        modes,
+    )
+
+
+def extract(
+    costs: Costs, formulation: Formulation, solution: Solution
+) -> tuple[Placement, Evaluation]:
+    """Return the placement that a solution stands for, and its evaluation.
+
+    Each stage then takes the first mode that memory allows, as the page's
+    section on ties says; that never makes a plan slower.
+
+    Raises
+    ------
+    SolverError
+        If a binary is not near 0 or 1, the rounded placement is illegal, or
+        its value is not the solver's.
+    """
+    raw = _rounded(formulation, solution)
+    evaluation = evaluate(costs, raw)
+    violations = check(costs, raw, evaluation)
+    if violations:
+        raise SolverError(
+            f"HiGHS returned {raw}, which is illegal ({violations[0]}): a solver with tolerances "
+            "cannot see a limit missed by so little; raise the limit by as much"
+        )
+    claimed = solution.objective * formulation.units.time_ps
+    if abs(claimed - evaluation.value_ps) > max(0.5, VALUE_TOLERANCE * evaluation.value_ps):
+        raise SolverError(
+            f"HiGHS values {raw} at {claimed} ps, the evaluator at {evaluation.value_ps} ps: "
+            "please report this problem file"
+        )
+    placement = replace(raw, recompute=_first_modes(costs, formulation, raw))
+    return placement, evaluate(costs, placement)
+
+
+def _rounded(formulation: Formulation, solution: Solution) -> Placement:
+    k, model = formulation.coefficients, formulation.model
+    ends = tuple(
+        sum(_binary(solution, cumulative(model, k, layer, stage)) for layer in range(k.layers))
+        for stage in range(k.stages)
+    )
+    modes = k.modes * k.stages
+    if len(k.modes) > 1:
+        modes = tuple(
+            next(mode for mode in k.modes if _binary(solution, model.mode[stage, mode]))
+            for stage in range(k.stages)
+        )
+    return placement_of(k.cell, ends, modes)
+
+
+def _binary(solution: Solution, variable: object) -> int:
+    """Return a binary's value, rounded."""
+    if isinstance(variable, int):
+        return variable
+    value = solution.values[variable]
+    if min(abs(value), abs(value - 1)) > INTEGRALITY:
+        raise SolverError(
+            f"HiGHS returned {value} for the binary {variable}: within {INTEGRALITY} of 0 or 1 is "
+            "needed: please report this problem file"
+        )
+    return round(value)
+
+
+def _first_modes(
+    costs: Costs, formulation: Formulation, placement: Placement
+) -> tuple[Recompute, ...]:
+    """Return, for each stage, the first mode that fits its memory."""
+    k = formulation.coefficients
+    modes = []
+    for stage, (low, high) in enumerate(placement.intervals):
+        found = (evaluate_stage(costs, k.cell, stage, low, high, mode) for mode in k.modes)
+        modes.append(
+            next(option.recompute for option in found if option.memory_bytes <= option.usable_bytes)
+        )
+    return tuple(modes)

@@ -1,0 +1,96 @@
+"""Network levels of a cell's stages, from the devices that they use: equation (1)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nest_opt.cost.table import CLASSES
+from nest_opt.network import Network
+from nest_opt.plan.evaluate import block_groups, sync_group
+from nest_opt.plan.placement import DeviceMap
+from nest_opt.problem import Configuration
+from nest_opt.problem.profile import GROUPS
+
+Levels: TypeAlias = tuple[int, ...]
+
+# Level of a hop that a stage does not have.
+NO_HOP = -1
+
+
+@dataclass(frozen=True)
+class StageLevels:
+    """What one stage sees of the network.
+
+    Attributes
+    ----------
+    load
+        The (tp, cp, ep, hop in, hop out) levels of its replicas; of these,
+        only the maximal ones, since every time grows with every level.
+    sync
+        The (dense, expert) levels of its ranks' copies, likewise.
+    """
+
+    load: tuple[Levels, ...]
+    sync: tuple[Levels, ...]
+
+    @property
+    def hop_out(self) -> int:
+        """The highest level of a hop to the next stage."""
+        return max(member[-1] for member in self.load)
+
+
+def stage_levels(
+    network: Network, configuration: Configuration, device_map: DeviceMap
+) -> tuple[StageLevels, ...]:
+    """Return the levels of every stage of a device map."""
+    hops = [
+        [_hop(network, device_map, replica, stage) for stage in range(device_map.stages - 1)]
+        for replica in range(device_map.replicas)
+    ]
+    return tuple(
+        StageLevels(
+            _maximal(
+                (
+                    *_inside(network, configuration, device_map.block(replica, stage)),
+                    hops[replica][stage - 1] if stage else NO_HOP,
+                    hops[replica][stage] if stage + 1 < device_map.stages else NO_HOP,
+                )
+                for replica in range(device_map.replicas)
+            ),
+            _maximal(
+                tuple(
+                    network.level(sync_group(device_map, configuration, name, stage, rank))
+                    for name in CLASSES
+                )
+                for rank in range(configuration.block_size)
+            ),
+        )
+        for stage in range(device_map.stages)
+    )
+
+
+def _inside(network: Network, configuration: Configuration, block: range) -> Levels:
+    """Return the highest level of a block's tp, cp and ep groups."""
+    return tuple(
+        max(network.level(group) for group in block_groups(block, configuration, kind))
+        for kind in GROUPS
+    )
+
+
+def _hop(network: Network, device_map: DeviceMap, replica: int, stage: int) -> int:
+    """Return the highest level of the hops from a stage to the next, over ranks."""
+    ends = zip(device_map.block(replica, stage), device_map.block(replica, stage + 1), strict=True)
+    return max(network.level(pair) for pair in ends)
+
+
+def _maximal(members: Iterable[Levels]) -> tuple[Levels, ...]:
+    """Return the distinct members that no other one dominates, in a fixed order."""
+    distinct = sorted(set(members))
+    return tuple(
+        member
+        for member in distinct
+        if not any(
+            other != member and all(o >= m for o, m in zip(other, member, strict=True))
+            for other in distinct
+        )
+    )

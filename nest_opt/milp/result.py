@@ -1,0 +1,93 @@
+"""What the exact search returns. No Pyomo here."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nest_opt.plan.evaluate import Evaluation
+from nest_opt.plan.placement import Placement
+
+Status = Literal["optimal", "infeasible", "feasible", "no-solution"]
+StoppedBy = Literal["time", "nodes", "interrupt"]
+BoundBy = Literal["solver", "closed form"]
+
+
+@dataclass(frozen=True)
+class SearchTimes:
+    """Seconds of a search, by what they were spent on.
+
+    Attributes
+    ----------
+    bounds_s
+        Cells, their coefficients and closed-form bounds.
+    build_s, handover_s, solve_s
+        Building programs, passing them to HiGHS, solving them.
+    total_s
+        All of it, and what lies between.
+    """
+
+    bounds_s: float
+    build_s: float
+    handover_s: float
+    solve_s: float
+    total_s: float
+
+
+@dataclass(frozen=True)
+class ExactSearch:
+    """What a search over cells with the integer program found.
+
+    Attributes
+    ----------
+    family
+        The family of placements that status and bound hold in.
+    status
+        `optimal`: no plan of the family is better (by more than the gap that
+        was asked for). `infeasible`: the family has no legal plan. `feasible`
+        and `no-solution`: a limit came first, with or without a plan.
+    limit
+        The limit that was met, None if none was.
+    placement, evaluation
+        The best plan, rounded, checked and valued by the evaluator.
+    bound_ps
+        No plan of the family has a lower value; None if infeasible.
+    bound_by
+        Who vouches for the bound: `solver` as soon as a program of some cell
+        took part in it, `closed form` if bounds alone settled every cell.
+    exact_units
+        Whether all coefficients were small integers, in which no tolerance of
+        the solver can hide a unit. Otherwise its claims hold up to a relative
+        tolerance of about 1e-6.
+    cells, cells_pruned, cells_solved
+        Cells of the family, how many a closed-form bound settled, and how
+        many programs were run.
+    nodes
+        Branch-and-bound nodes of all programs.
+    times
+        Seconds.
+    """
+
+    family: Literal["aligned"]
+    status: Status
+    limit: StoppedBy | None
+    placement: Placement | None
+    evaluation: Evaluation | None
+    bound_ps: int | None
+    bound_by: BoundBy
+    exact_units: bool
+    cells: int
+    cells_pruned: int
+    cells_solved: int
+    nodes: int
+    times: SearchTimes
+
+    @property
+    def value_ps(self) -> int | None:
+        """The plan's value."""
+        return None if self.evaluation is None else self.evaluation.value_ps
+
+    @property
+    def gap(self) -> float | None:
+        """(value - bound) / value, None without a plan."""
+        if self.value_ps is None or self.bound_ps is None:
+            return None
+        return (self.value_ps - self.bound_ps) / self.value_ps if self.value_ps else 0.0
