@@ -17,6 +17,7 @@ from nest_opt.problem.files import read_problem
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "paper_plans.md"
+OUTSIDE = "<!-- outside -->\n"
 MARKER = "<!-- table -->\n"
 
 
@@ -26,6 +27,8 @@ def alternatives(problem: Problem, best: SolveResult, degree: str, value: int) -
     for other in (value // 2, value * 2):
         known = getattr(problem.search, degree)
         if other < 1 or other == value or (known and other not in known):
+            continue
+        if degree == "pp" and other > len(problem.model.ids):
             continue
         search = problem.search.model_copy(update={degree: (other,)})
         result = solve(problem.model_copy(update={"search": search}))
@@ -76,6 +79,7 @@ def row(path: Path) -> str:
 @click.option("--write", is_flag=True, help="Write the page's table.")
 def main(write: bool) -> None:
     """Solve all instances and print or write the table."""
+    outside = []
     lines = ["| instance | plan | batch time | utilisation | why |", "|---|---|---|---|---|"]
     paths = sorted(
         (ROOT / "instances" / "paper").glob("*.json"),
@@ -84,9 +88,12 @@ def main(write: bool) -> None:
     for path in paths:
         lines.append(row(path))
         click.echo(lines[-1])
+        if not 30 <= int(lines[-1].split(" | ")[3].rstrip("%")) <= 65:
+            outside.append(f"`{path.stem}`")
     if write:
-        head = PAGE.read_text().partition(MARKER)[0]
-        PAGE.write_text(head + MARKER + "\n" + "\n".join(lines) + "\n")
+        head = PAGE.read_text().partition(OUTSIDE)[0]
+        named = f"{OUTSIDE}\nOutside 30 to 65%: {', '.join(outside)}.\n\n"
+        PAGE.write_text(head + named + MARKER + "\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

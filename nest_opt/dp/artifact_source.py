@@ -250,6 +250,13 @@ class ArtifactSource:
         """Whether a device map exists: always, on enough devices."""
         return True
 
+    def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
+        """Return (bytes that the largest layer needs alone, bytes of all states)."""
+        layers = self._of(case.configuration)
+        per_byte = int(self._problem.job.bytes_per_parameter.total)
+        alone = int(np.diagonal(layers.memory(1), 1).max())
+        return alone, per_byte * int(layers.parameters[-1])
+
     def memory(self, case: MemoryCase) -> Iterator[Array]:
         """Yield, per position from the end, the bytes of every interval."""
         matrices = self._of(case.configuration)

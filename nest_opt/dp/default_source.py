@@ -226,25 +226,29 @@ class DefaultSource:
     def memory_cases(self) -> Iterator[MemoryCase]:
         """Yield the cases that differ in memory: fewer rounds hold fewer stashes.
 
-        Fewer replicas with the same stashes leave more devices for stages, so
-        the first case stands for them, unless they differ in what is allowed.
+        Of replicas with the same stashes the fewest leave most devices for
+        stages, so they stand for all, unless these differ in what is allowed.
+        More replicas than the devices hold are looked at too: they tell how
+        many devices would do.
         """
         for pair, degrees in self._table.replicas.items():
-            seen = set()
+            if self._every_map_allowed:
+                degrees = self._fewest_replicas(pair)
             for replicas in degrees:
                 rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
-                assert rounds is not None
-                stashes = min(rounds, self._table.layer_count)
-                if stashes in seen and self._every_map_allowed:
-                    continue
-                seen.add(stashes)
-                yield MemoryCase(
-                    *pair,
-                    replicas,
-                    rounds,
-                    self._devices // (pair[1].block_size * replicas),
-                    self._table.usable_bytes,
-                )
+                if rounds is not None:
+                    block = pair[1].block_size * replicas
+                    yield MemoryCase(
+                        *pair, replicas, rounds, self._devices // block, self._table.usable_bytes
+                    )
+
+    def _fewest_replicas(self, pair: tuple[int, Configuration]) -> tuple[int, ...]:
+        """Return the fewest replicas for each number of rounds that limits the stashes."""
+        if self._problem.search.dp:
+            return tuple(sorted(self._problem.search.dp))
+        streams = -(-self._problem.job.global_batch // (pair[0] * pair[1].ep))
+        limited = (-(-streams // rounds) for rounds in range(1, self._table.layer_count))
+        return tuple(sorted({1, *limited}))
 
     @property
     def _every_map_allowed(self) -> bool:
@@ -262,6 +266,16 @@ class DefaultSource:
             limit is None
             or all(max(member[3:]) <= limit for s in vectors.stage_sets(m) for member in s)
             for m in self._maps(case.configuration.block_size, case.replicas, stages)
+        )
+
+    def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
+        """Return (bytes that the largest layer needs alone, bytes of all states)."""
+        least = self.matrices((case.microbatch, case.configuration)).memory(1)
+        layers = np.diagonal(least, 1)
+        states = self._table.pairs[case.microbatch, case.configuration].states_bytes
+        return (
+            int(layers[layers < INFINITE].max(initial=0)),
+            sum(states[row] for row in self._table.layer_rows) + self._table.reserve_bytes,
         )
 
     def memory(self, case: MemoryCase) -> Iterator[Array]:

@@ -57,10 +57,14 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     search = costs.problem.search
     closest: _Closest | None = None
     devices: int | None = None
-    for case in source.memory_cases():
+    for case in sorted(source.memory_cases(), key=lambda case: _fewest_devices(source, case)):
+        if not _may_improve(source, case, closest, devices):
+            continue
         block = case.configuration.block_size * case.replicas
         suffix: Array | None = None
         for stages, used in enumerate(source.memory(case), start=1):
+            if stages > case.most_stages and devices is not None and block * stages >= devices:
+                break
             suffix = suffix_start(len(used) - 1) if suffix is None else suffix
             need = int(extend_max(used[:1], suffix)[0])
             suffix = extend_max(used, suffix)
@@ -78,6 +82,24 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     share = costs.problem.cluster.device_kind.usable_share
     memory = -(-closest.need_bytes * share.as_integer_ratio()[1] // share.as_integer_ratio()[0])
     return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices)
+
+
+def _fewest_devices(source: CellSource, case: MemoryCase) -> int:
+    """Return a lower bound on the devices on which a case fits, from its states alone."""
+    _, states = source.memory_floor(case)
+    return case.configuration.block_size * case.replicas * -(-states // case.usable_bytes)
+
+
+def _may_improve(
+    source: CellSource, case: MemoryCase, closest: _Closest | None, devices: int | None
+) -> bool:
+    """Whether a case could need less memory, or fewer devices, than what was found."""
+    if devices is None or _fewest_devices(source, case) < devices:
+        return True
+    largest, states = source.memory_floor(case)
+    if case.most_stages == 0:
+        return False
+    return closest is None or max(largest, states // case.most_stages) < closest.need_bytes
 
 
 def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int, StageEvaluation]:

@@ -91,6 +91,10 @@ class CellSource(Protocol):
         """Whether some device map with S stages exists, memory aside."""
         ...
 
+    def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
+        """Return (bytes that the largest layer needs alone, bytes of all states)."""
+        ...
+
     def memory(self, case: MemoryCase) -> Iterator[Array]:
         """Yield, per position from the end, the least bytes of every interval."""
         ...

@@ -7,7 +7,8 @@ solution rounded, checked and valued anew before it counts.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from fractions import Fraction
 from heapq import heapify, heappop
 from math import ceil
 
@@ -17,13 +18,13 @@ from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.coefficients import CoefficientSource
 from nest_opt.milp.extract import extract
-from nest_opt.milp.result import ExactSearch, SearchTimes, Status, StoppedBy
+from nest_opt.milp.result import ExactSearch, SearchTimes, Status
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, placement_cell
 from nest_opt.plan.placement import Cell, Placement
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.options import SolverOptions
-from nest_opt.solver.status import SolverAnswer
+from nest_opt.solver.status import Limit, SolverAnswer
 
 Progress = Callable[[int, int, int | None], None]
 
@@ -93,162 +94,219 @@ def search(
     return _Search(costs, limits or SearchLimits(), progress).run(start)
 
 
-@dataclass
-class _Seconds:
-    bounds: float = 0.0
-    build: float = 0.0
-    handover: float = 0.0
-    solve: float = 0.0
+# Above any objective value: a stage is below 2**60 ps, m below 2**41.
+_NO_LIMIT = 2**120
 
 
 @dataclass
-class _Search:
-    """The state of one search.
+class _Tally:
+    """What a search counts."""
 
-    Attributes
-    ----------
-    queue
-        Open cells as (bound, place in the order of ties, cell).
-    settled
-        The least bound of the cells that a program has been run for.
-    """
-
-    costs: Costs
-    limits: SearchLimits
-    progress: Progress | None
-    placement: Placement | None = None
-    evaluation: Evaluation | None = None
-    start: Placement | None = None
-    queue: list[tuple[int, tuple[object, ...], Cell]] = field(default_factory=list)
-    settled: int | None = None
     cells: int = 0
     solved: int = 0
     nodes: int = 0
     exact_units: bool = True
-    node_limit_met: bool = False
-    seconds: _Seconds = field(default_factory=_Seconds)
-    begin: float = field(default_factory=time.perf_counter)
+    bounds_s: float = 0.0
+    build_s: float = 0.0
+    handover_s: float = 0.0
+    solve_s: float = 0.0
+
+
+class _Search:
+    """One search.
+
+    `_queue` holds the open cells as (bound, place in the order of ties, cell),
+    `_settled` is the least bound of the cells that a program was run for.
+    """
+
+    def __init__(self, costs: Costs, limits: SearchLimits, progress: Progress | None) -> None:
+        self._begin = time.perf_counter()
+        self._costs = costs
+        self._source = CoefficientSource(costs)
+        self._limits = limits
+        self._progress = progress
+        self._incumbent: tuple[Placement, Evaluation] | None = None
+        self._start: tuple[Placement, Cell] | None = None
+        self._queue: list[tuple[int, tuple[object, ...], Cell]] = []
+        self._filled = False
+        self._settled = _NO_LIMIT
+        self._tally = _Tally()
 
     def run(self, start: Placement | None) -> ExactSearch:
         """Search until every cell is settled or a limit is met."""
-        self.source = CoefficientSource(self.costs)
         if start is not None:
             self._take_start(start)
-        stopped: StoppedBy | None = None
+        stopped: Limit | None = None
         try:
             self._fill()
-            while self.queue and self.queue[0][0] < self._threshold() and stopped is None:
+            while self._queue and self._queue[0][0] < self._threshold():
                 if self._remaining_s() == 0:
                     stopped = "time"
-                else:
-                    stopped = self._next()
+                    break
+                met = self._next()
+                stopped = met or stopped
+                if met in ("time", "interrupt"):
+                    break
         except KeyboardInterrupt:
             stopped = "interrupt"
-        return self._result(stopped or ("nodes" if self.node_limit_met else None))
+        return self._result(stopped)
 
     def _take_start(self, start: Placement) -> None:
-        evaluation = evaluate(self.costs, start)
-        violations = check(self.costs, start, evaluation)
+        """Take a legal placement of the family as incumbent."""
+        cell = placement_cell(self._costs.problem, start)
+        evaluation = evaluate(self._costs, start)
+        violations = check(self._costs, start, evaluation)
         if violations:
-            raise PlanError(f"start: the placement is illegal: {violations[0]}")
-        self.start = self.placement = start
-        self.evaluation = evaluation
+            raise PlanError(f"start: the placement is illegal ({violations[0]})")
+        family = aligned_cells(self._costs)
+        same = next((other for other in family if _same(cell, other)), None)
+        if same is None:
+            # Its value would not be one of the family, and the bound would be wrong.
+            raise PlanError(
+                f"start: found order {start.order}, pitch {start.pitch}, dp {start.replicas}, "
+                f"{start.configuration}, which is no cell of the search space: "
+                "start from a plan of the aligned family"
+            )
+        self._incumbent = start, evaluation
+        self._start = start, same
 
     def _fill(self) -> None:
         """Bound every cell; those that cannot fit are settled."""
         begin = time.perf_counter()
-        for cell in aligned_cells(self.costs):
-            self.cells += 1
-            bound = bound_ps(self.source.of(cell))
+        for cell in aligned_cells(self._costs):
+            self._tally.cells += 1
+            bound = bound_ps(self._source.of(cell))
             if bound is not None:
-                self.queue.append((bound, _place(cell), cell))
-        if self.start is not None:
-            self._place_start(self.start)
-        heapify(self.queue)
-        self.seconds.bounds = time.perf_counter() - begin
-
-    def _place_start(self, start: Placement) -> None:
-        """Refuse a start that is no plan of the family: its value would not be one."""
-        cell = placement_cell(self.costs.problem, start)
-        if not any(_same(cell, other) for _, _, other in self.queue):
-            raise PlanError(
-                f"start: the device map (order {start.order}, pitch {start.pitch}) or a degree is "
-                "not in the search space: start from a plan of the aligned family"
-            )
+                self._queue.append((bound, _place(cell), cell))
+        heapify(self._queue)
+        self._filled = True
+        self._tally.bounds_s = time.perf_counter() - begin
 
     def _threshold(self) -> int:
         """Return the value that a cell's bound must be below to matter."""
-        if self.evaluation is None:
-            return 2**200
-        value = self.evaluation.value_ps
-        return ceil(value * (1 - self.limits.gap)) if self.limits.gap else value
+        if self._incumbent is None:
+            return _NO_LIMIT
+        value = self._incumbent[1].value_ps
+        return ceil(value * (1 - Fraction(self._limits.gap)))
 
     def _remaining_s(self) -> float | None:
-        if self.limits.time_limit_s is None:
+        if self._limits.time_limit_s is None:
             return None
-        return max(0.0, self.limits.time_limit_s - (time.perf_counter() - self.begin))
+        return max(0.0, self._limits.time_limit_s - (time.perf_counter() - self._begin))
 
-    def _next(self) -> StoppedBy | None:
-        """Run the program of the cell with the least bound; return the limit that ends all."""
-        if self.progress:
-            value = None if self.evaluation is None else self.evaluation.value_ps
-            self.progress(self.cells - len(self.queue), self.cells, value)
-        bound, _, cell = self.queue[0]
+    def _next(self) -> Limit | None:
+        """Run the program of the cell with the least bound; return the limit that it met."""
+        if self._progress:
+            value = None if self._incumbent is None else self._incumbent[1].value_ps
+            self._progress(self._tally.cells - len(self._queue), self._tally.cells, value)
+        bound, _, cell = self._queue[0]
         formulation, answer = self._solve(cell)
-        # Only now: an interrupt while the program was built leaves the cell open.
-        heappop(self.queue)
-        self._settle(max(bound, self._proved(formulation, answer)))
+        proved = self._proved(formulation, answer)
+        found = None
         if answer.solution is not None:
-            self._consider(formulation, answer)
-        self.solved += 1
-        self.nodes += answer.report.nodes
-        self.exact_units &= formulation.units.exact
-        limit = answer.termination.limit
-        self.node_limit_met |= limit == "nodes"
-        return None if limit == "nodes" else limit
+            found = extract(self._costs, formulation, answer.solution)
+            if answer.termination.reason == "optimal" and not self._limits.gap:
+                proved = found[1].value_ps
+        # Only now: an interrupt before this leaves the cell open.
+        heappop(self._queue)
+        self._settled = min(self._settled, max(bound, proved))
+        if found and (self._incumbent is None or found[1].value_ps < self._incumbent[1].value_ps):
+            self._incumbent = found
+        return answer.termination.limit
 
     def _solve(self, cell: Cell) -> tuple[Formulation, SolverAnswer]:
         begin = time.perf_counter()
-        formulation = build(self.costs, self.source.of(cell))
-        self.seconds.build += time.perf_counter() - begin
+        formulation = build(self._costs, self._source.of(cell))
+        self._tally.build_s += time.perf_counter() - begin
         session = HighsSession(formulation.model)
-        options = SolverOptions(
-            self._remaining_s(), self.limits.node_limit, relative_gap=self.limits.gap
-        )
-        decisions = ()
-        cutoff = self._threshold() - 0.5
-        if self.start is not None and _same(placement_cell(self.costs.problem, self.start), cell):
-            decisions = formulation.decisions(self.start.ends, self.start.recompute)
-            # The start itself must pass.
-            cutoff = self.evaluation.value_ps + 0.5
+        decisions: list[tuple[object, int]] = []
+        cutoff = Fraction(self._threshold()) - Fraction(1, 2)
+        if self._start is not None and self._incumbent is not None and self._start[1] == cell:
+            start, _ = self._start
+            decisions = formulation.decisions(start.ends, start.recompute)
+            # A start must be below the cutoff, or it is none.
+            cutoff = Fraction(self._incumbent[1].value_ps) + Fraction(1, 2)
         answer = session.solve(
-            options,
-            cutoff=None if self.evaluation is None else formulation.units.time(cutoff),
+            SolverOptions(
+                self._remaining_s(), self._limits.node_limit, relative_gap=self._limits.gap
+            ),
+            cutoff=None if self._incumbent is None else float(cutoff / formulation.units.time_ps),
             start=decisions,
         )
-        self.seconds.handover += answer.report.handover_s
-        self.seconds.solve += answer.report.solve_s
+        self._count(formulation, answer)
         return formulation, answer
 
+    def _count(self, formulation: Formulation, answer: SolverAnswer) -> None:
+        tally, report = self._tally, answer.report
+        tally.solved += 1
+        tally.nodes += report.nodes
+        tally.exact_units &= formulation.units.exact
+        tally.handover_s += report.handover_s
+        tally.solve_s += report.solve_s
+
     def _proved(self, formulation: Formulation, answer: SolverAnswer) -> int:
-        """Return the lower bound that an answer proves for its cell."""
-        reason, bound = answer.termination.reason, answer.report.dual_bound
-        if reason in ("infeasible", "nothing-better"):
+        """Return the lower bound that an answer claims for its cell."""
+        if answer.termination.reason in ("infeasible", "nothing-better"):
             return self._threshold()
+        bound, unit = answer.report.dual_bound, formulation.units.time_ps
         if bound is None:
             return 0
-        in_ps = bound * formulation.units.time_ps
-        return ceil(in_ps - BOUND_TOLERANCE * max(abs(in_ps), formulation.units.time_ps))
+        return ceil((bound - BOUND_TOLERANCE * max(1.0, abs(bound))) * unit)
 
-    def _settle(self, bound: int) -> None:
-        self.settled = bound if self.settled is None else min(self.settled, bound)
+    def _result(self, stopped: Limit | None) -> ExactSearch:
+        tally, incumbent = self._tally, self._incumbent
+        bound: int | None = 0
+        if self._filled:
+            open_bounds = [entry[0] for entry in self._queue[:1]]
+            value = _NO_LIMIT if incumbent is None else incumbent[1].value_ps
+            bound = min(value, self._settled, *open_bounds)
+        status: Status = "feasible" if incumbent else "no-solution"
+        if stopped is None:
+            status = "optimal" if incumbent else "infeasible"
+        return ExactSearch(
+            family="aligned",
+            status=status,
+            limit=stopped,
+            placement=incumbent[0] if incumbent else None,
+            evaluation=incumbent[1] if incumbent else None,
+            bound_ps=None if bound == _NO_LIMIT else bound,
+            bound_by="solver" if tally.solved else "closed form",
+            exact_units=tally.exact_units,
+            cells=tally.cells,
+            cells_pruned=tally.cells - tally.solved,
+            cells_solved=tally.solved,
+            nodes=tally.nodes,
+            times=SearchTimes(
+                tally.bounds_s,
+                tally.build_s,
+                tally.handover_s,
+                tally.solve_s,
+                time.perf_counter() - self._begin,
+            ),
+        )
 
-    def _consider(self, formulation: Formulation, answer: SolverAnswer) -> None:
-        """Take the solution as incumbent if it is better."""
-        assert answer.solution is not None
-        placement, evaluation = extract(self.costs, formulation, answer.solution)
-        if self.evaluation is None or evaluation.value_ps < self.evaluation.value_ps:
-            self.placement, self.evaluation = placement, evaluation
 
-    def _result(self, stopped: StoppedBy | None) -> ExactSearch:
-        ...
+def _place(cell: Cell) -> tuple[object, ...]:
+    """Return a cell's place among equals: the order of ties."""
+    device_map = cell.device_map
+    return (
+        device_map.devices_used,
+        device_map.stages,
+        device_map.replicas,
+        cell.microbatch,
+        cell.configuration,
+        device_map.order != "pp-inner",
+        device_map.pitch,
+    )
+
+
+def _same(left: Cell, right: Cell) -> bool:
+    """Whether two cells have the same degrees and put every block on the same devices."""
+    shape = [
+        (cell.pair, cell.device_map.replicas, cell.device_map.stages) for cell in (left, right)
+    ]
+    return shape[0] == shape[1] and all(
+        left.device_map.block_start(replica, stage) == right.device_map.block_start(replica, stage)
+        for replica in range(left.device_map.replicas)
+        for stage in range(left.device_map.stages)
+    )

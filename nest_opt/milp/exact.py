@@ -1,1 +1,60 @@
-"""Exact search (see `exact`)."""
+"""Exact search: the way into the integer program. Pyomo and HiGHS are loaded when it is called."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nest_opt.milp.result import ExactSearch
+from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.placement import Placement
+from nest_opt.problem import Problem
+
+if TYPE_CHECKING:
+    pass
+
+Progress = Callable[[int, int, int | None], None]
+
+
+def exact(
+    problem: Problem,
+    *,
+    start: Placement | None = None,
+    time_limit_s: float | None = None,
+    node_limit: int | None = None,
+    gap: float = 0.0,
+    progress: Progress | None = None,
+) -> ExactSearch:
+    """Find the best placement of the aligned family by integer programs.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    start
+        A legal placement of the family, as of `solve`: the first incumbent.
+    time_limit_s
+        Seconds for the whole search.
+    node_limit
+        Branch-and-bound nodes for the program of each cell.
+    gap
+        Share of the value by which a plan may be above the bound.
+    progress
+        Called with (cells done, cells, best value in ps or None).
+
+    A KeyboardInterrupt ends the search with incumbent and bound.
+
+    Raises
+    ------
+    InstanceError
+        If the problem has no legal degrees.
+    ModelError
+        If the problem asks for the artifact's cost model, a constraint has no
+        rows, or coefficients are too far apart.
+    PlanError
+        If `start` is illegal or not of the family.
+    SolverError
+        If HiGHS fails, or its answer does not stand up to checker and evaluator.
+    """
+    from nest_opt.milp.driver import SearchLimits, search
+
+    limits: SearchLimits = SearchLimits(time_limit_s, node_limit, gap)
+    return search(Costs(problem), limits, start, progress)

@@ -5,9 +5,9 @@ from typing import Literal
 
 from nest_opt.plan.evaluate import Evaluation
 from nest_opt.plan.placement import Placement
+from nest_opt.solver.status import Limit
 
 Status = Literal["optimal", "infeasible", "feasible", "no-solution"]
-StoppedBy = Literal["time", "nodes", "interrupt"]
 BoundBy = Literal["solver", "closed form"]
 
 
@@ -68,7 +68,7 @@ class ExactSearch:
 
     family: Literal["aligned"]
     status: Status
-    limit: StoppedBy | None
+    limit: Limit | None
     placement: Placement | None
     evaluation: Evaluation | None
     bound_ps: int | None

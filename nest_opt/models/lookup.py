@@ -53,9 +53,9 @@ def find(what: str, name: str, entries: Iterable[Entry], besides: str = "") -> E
     key = spelling(name)
     if key in by_spelling:
         return by_spelling[key]
-    near = dict.fromkeys(
-        by_spelling[match].name for match in get_close_matches(key, by_spelling, n=3, cutoff=0.5)
-    )
+    matches = [known for known in by_spelling if key and known.startswith(key)]
+    matches += get_close_matches(key, by_spelling, n=3, cutoff=0.5)
+    near = list(dict.fromkeys(by_spelling[match].name for match in matches))[:3]
     remedy = f"did you mean {' or '.join(near)}?" if near else "correct the name"
     names = ", ".join(entry.name for entry in listed)
     raise InstanceError(f"{what}: found {name[:60]!r}, {besides}one of {names} is needed: {remedy}")

@@ -84,7 +84,7 @@ def new_problem(
         if spec.moe:
             model["experts"] = spec.moe.experts
     data = {
-        "name": name or f"{spec.name} on {cluster.device_count} x {accelerator.name}",
+        "name": (name or f"{spec.name} on {cluster.device_count} x {accelerator.name}")[:200],
         "note": _note(spec, accelerator, training),
         "model": model,
         "cluster": cluster.model_dump(mode="json"),

@@ -68,13 +68,20 @@ class Problem(Frozen):
             )
             and self.model.is_profiled(microbatch, configuration)
         )
-        # What the file or the user names must exist; of open dimensions, what does.
-        named = [name for name in asked if getattr(search, name) != DEFAULTS[name]]
-        for name in named or list(asked) * (not found):
-            have = {(pair[0], *pair[1])[list(asked).index(name)] for pair in found}
+        # A value that is named must exist somewhere; of open dimensions, what does.
+        profiled = [
+            pair for pair in self.model.used_types[0].by_key if self.model.is_profiled(*pair)
+        ]
+        for place, name in enumerate(asked):
+            if getattr(search, name) == DEFAULTS[name]:
+                continue
+            have = {(pair[0], *pair[1])[place] for pair in profiled}
             for value in asked[name]:
                 if value not in have:
                     raise InstanceError(self._unprofiled(name, value))
+        if not found:
+            name = next((n for n in asked if getattr(search, n) != DEFAULTS[n]), "microbatch")
+            raise InstanceError(self._unprofiled(name, asked[name][0]))
         return found
 
     def _unprofiled(self, dimension: str, value: int) -> str:

@@ -4,7 +4,7 @@ Facts that this module guards against, each seen on the versions named in
 `docs/decisions/0007-solver.md`: unknown options are ignored, a limit raises
 unless told otherwise, coefficients far from 1 give wrong optima, the number
 of threads must not change within a process, a cutoff below the optimum reads
-as infeasible, and Pyomo's interface has no MIP start.
+as infeasible or as a poor optimum, and Pyomo's interface has no MIP start.
 """
 
 import time
@@ -17,7 +17,7 @@ from pyomo.contrib.solver.solvers.highs import Highs
 
 from nest_opt.errors import SolverError
 from nest_opt.solver.options import Setting, SolverOptions
-from nest_opt.solver.status import Limit, Reason, Solution, SolverAnswer, SolverReport, Termination
+from nest_opt.solver.status import Limit, Solution, SolverAnswer, SolverReport, Termination
 
 # HiGHS refuses another number later in the same process.
 THREADS = 2
@@ -156,6 +156,9 @@ class HighsSession:
         engine = self._highs._solver_model
         info = engine.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        if cutoff is not None and info.objective_function_value >= cutoff:
+            # With a cutoff below the optimum HiGHS sometimes calls a poor solution optimal.
+            found = False
         termination = _termination(engine.getModelStatus(), found, cutoff)
         has_solution = termination.reason in ("optimal", "feasible")
         solution = None
@@ -180,10 +183,14 @@ class HighsSession:
         return SolverAnswer(termination, solution, report)
 
 
-def _finite(bound: float | None, termination: Termination) -> float | None:
-    """Return a dual bound that says something: not the infinite one of "nothing there"."""
+def _dual_bound(
+    bound: float | None, termination: Termination, cutoff: float | None
+) -> float | None:
+    """Return a dual bound that says something: finite, and nothing above the cutoff."""
     nothing = termination.reason in ("infeasible", "nothing-better")
-    return None if nothing or bound is None or not np.isfinite(bound) else float(bound)
+    if nothing or bound is None or not np.isfinite(bound):
+        return None
+    return float(bound) if cutoff is None else min(float(bound), cutoff)
 
 
 def _update_only_bounds(highs: Any) -> None:
@@ -231,12 +238,15 @@ def _settings(options: SolverOptions, cutoff: float | None) -> dict[str, Setting
 def _termination(status: Any, found: bool, cutoff: float | None) -> Termination:
     """Return how a solve ended; a status that has no meaning here is an error."""
     detail = status.name
-    reason: Reason
-    if status == _Status.kOptimal:
+    if status == _Status.kOptimal and found:
         return Termination("optimal", None, detail)
-    if status == _Status.kInfeasible:
-        reason = "infeasible" if cutoff is None else "nothing-better"
-        return Termination(reason, None, detail)
+    if status == _Status.kInfeasible and cutoff is None:
+        return Termination("infeasible", None, detail)
+    if (
+        status in (_Status.kInfeasible, _Status.kOptimal, _Status.kObjectiveBound)
+        and cutoff is not None
+    ):
+        return Termination("nothing-better", None, detail)
     if status in _LIMITS:
         return Termination("feasible" if found else "no-solution", _LIMITS[status], detail)
     raise SolverError(
