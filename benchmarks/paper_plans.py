@@ -11,12 +11,20 @@ from pathlib import Path
 
 import click
 
-from nest_opt import Problem, SolveResult, solve
+from nest_opt import Plan, Problem, SolveResult, solve
+from nest_opt.models.request import Request, derive_problem
 from nest_opt.plan.utilisation import model_utilisation
 from nest_opt.problem.files import read_problem
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "paper_plans.md"
+SEQUENCE_LENGTHS = {
+    "bert-large": 512,
+    "gpt-3-175b": 2048,
+    "llama-2-7b": 4096,
+    "llama-3-70b": 4096,
+    "mixtral-8x7b": 4096,
+}
 OUTSIDE = "<!-- outside -->\n"
 MARKER = "<!-- table -->\n"
 
@@ -54,6 +62,16 @@ def reason(problem: Problem, best: SolveResult) -> str:
     return "; ".join(parts) + f"; fullest stage at {100 * fullest:.0f}% of its memory."
 
 
+def degrees_text(plan: Plan) -> str:
+    """Return a plan's degrees in short."""
+    full = sum(stage.recompute == "full" for stage in plan.stages)
+    text = (
+        f"b {plan.microbatch}, tp {plan.tp}{' sp' if plan.sp else ''}, ep {plan.ep}, dp {plan.dp}, "
+        f"pp {len(plan.stages)}, {plan.order}"
+    )
+    return text + (f", {full} stages recompute" if full else "")
+
+
 def row(path: Path) -> str:
     """Return one row of the table."""
     problem = read_problem(path)
@@ -62,16 +80,32 @@ def row(path: Path) -> str:
         return f"| {path.stem} | infeasible | | | |"
     plan, devices = best.plan, problem.cluster.device_count
     share = model_utilisation(problem, best.evaluation.value_ps, devices)
-    full = sum(stage.recompute == "full" for stage in plan.stages)
-    degrees = (
-        f"b {plan.microbatch}, tp {plan.tp}{' sp' if plan.sp else ''}, ep {plan.ep}, dp {plan.dp}, "
-        f"pp {len(plan.stages)}, {plan.order}"
-    )
-    degrees += f", {full} stages recompute" if full else ""
+    degrees = degrees_text(plan)
     seconds = best.evaluation.value_ps / 1e12
     utilisation = "" if share is None else f"{100 * share:.0f}%"
     return (
         f"| {path.stem} | {degrees} | {seconds:.3f} s | {utilisation} | {reason(problem, best)} |"
+    )
+
+
+def a100_row(model: str, length: int, devices: int) -> str:
+    """Return a row for a model on A100s, which the paper has not."""
+    request = Request(
+        model=model,
+        cluster="dgx-a100",
+        devices=devices,
+        global_batch=4096,
+        sequence_length=length,
+    )
+    problem = derive_problem(request).problem
+    best = solve(problem)
+    if best.plan is None or best.evaluation is None:
+        return f"| {model} | {devices} | infeasible | | |"
+    share = model_utilisation(problem, best.evaluation.value_ps, devices)
+    seconds = best.evaluation.value_ps / 1e12
+    return (
+        f"| {model} | {devices} | {degrees_text(best.plan)} | {seconds:.3f} s "
+        f"| {'' if share is None else f'{100 * share:.0f}%'} |"
     )
 
 
@@ -90,6 +124,12 @@ def main(write: bool) -> None:
         click.echo(lines[-1])
         if not 30 <= int(lines[-1].split(" | ")[3].rstrip("%")) <= 65:
             outside.append(f"`{path.stem}`")
+    lines += ["", "## On A100", "", "The same models on a DGX A100 SuperPOD.", ""]
+    lines += ["| model | devices | plan | batch time | utilisation |", "|---|---|---|---|---|"]
+    for model, length in SEQUENCE_LENGTHS.items():
+        for devices in (64, 128, 256, 512, 1024):
+            lines.append(a100_row(model, length, devices))
+            click.echo(lines[-1])
     if write:
         head = PAGE.read_text().partition(OUTSIDE)[0]
         named = f"{OUTSIDE}\nOutside 30 to 65%: {', '.join(outside)}.\n\n"

@@ -1,6 +1,7 @@
-"""The solver boundary: statuses, limits, starts, cutoffs, refusals, and canaries for wrong optima."""
+"""The solver boundary: statuses, limits, starts, cutoffs, refusals, canaries for wrong optima."""
 
 import random
+import signal
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -137,21 +138,25 @@ def test_bounds_may_change_between_solves() -> None:
     assert values == [7, 8, 7]
 
 
-def test_an_interrupt_keeps_solution_and_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while HiGHS runs ends the solve with what it has."""
-    wait = highspy.Highs.wait
-    calls = []
+def test_an_interrupt_keeps_solution_and_bound() -> None:
+    """Ctrl-C while HiGHS runs ends the solve with what it has, and the next solve goes on."""
+    session = HighsSession(market_split())
+    signals = []
 
-    def interrupted(self: Any, timeout: float = -1.0) -> Any:
-        calls.append(timeout)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return wait(self, timeout)
+    def press(_: Any) -> None:
+        if not signals:
+            signals.append(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(highspy.Highs, "wait", interrupted)
-    answer = HighsSession(market_split(6, 60)).solve()
-    assert answer.termination.limit == "interrupt"
-    assert len(calls) > 3
+    session._highs._solver_model.cbMipImprovingSolution += press
+    # The limit ends the test should the signal be lost.
+    answer = session.solve(SolverOptions(node_limit=2000))
+    assert signals
+    assert (answer.termination.reason, answer.termination.limit) == ("feasible", "interrupt")
+    assert answer.solution is not None
+    assert answer.report.dual_bound is not None
+    assert answer.report.dual_bound <= answer.solution.objective
+    assert session.solve(SolverOptions(node_limit=20)).termination.limit == "nodes"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from nest_opt.milp.index_sets import cuts_of, stages_of
 
 
 def bound_ps(k: CellCoefficients) -> int | None:
-    """Return a lower bound on the objective of every plan of a cell; None if none fits.
+    """Return (34), a lower bound on the objective of every plan of a cell; None if none fits.
 
     Sum F is at least the least time of each layer over the stages that it can
     be in, plus two hops for each boundary at the best cut. Max F is at least

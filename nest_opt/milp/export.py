@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+from pyomo.opt import ProblemFormat
+
 from nest_opt.errors import ModelError
 from nest_opt.milp.bounds import bound_ps
 from nest_opt.milp.build import Formulation, build
@@ -12,6 +14,7 @@ from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell
 
 Format = Literal["lp", "mps"]
+_FORMATS = {"lp": ProblemFormat.cpxlp, "mps": ProblemFormat.mps}
 
 
 def first_cell(costs: Costs) -> Cell:
@@ -47,7 +50,7 @@ def export(costs: Costs, cell: Cell, path: Path, file_format: Format) -> Formula
     formulation = build(costs, CoefficientSource(costs).of(cell))
     try:
         formulation.model.write(
-            str(path), format=file_format, io_options={"symbolic_solver_labels": True}
+            str(path), format=_FORMATS[file_format], io_options={"symbolic_solver_labels": True}
         )
     except OSError as error:
         raise ModelError(f"{path}: cannot be written ({error.strerror}): choose another") from error

@@ -11,10 +11,12 @@ from nest_opt.milp.units import Units
 
 
 def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
-    """Add (25): sum over l of states_l a[l, i] + in flight_i * sum over l, g of stash_(g,l)
-    under[l, i, g] + work[i] <= usable - reserve, and work[i] >= sum over g of work_(g,l)
-    under[l, i, g] for each layer.
-    """  # noqa: D205
+    """Add (25): states + in flight * stash + work[i] <= usable - reserve, for each stage i.
+
+    States are the sum over l of states_l a[l, i], stash is the sum over l, g
+    of stash_(g,l) under[l, i, g], and work[i] >= sum over g of work_(g,l)
+    under[l, i, g] for each layer l.
+    """
     model.work = pyo.Var(range(k.stages), domain=pyo.NonNegativeReals)
 
     def largest_work_rule(model: Any, layer: int, stage: int) -> Any:

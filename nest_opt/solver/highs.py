@@ -7,8 +7,12 @@ of threads must not change within a process, a cutoff below the optimum reads
 as infeasible or as a poor optimum, and Pyomo's interface has no MIP start.
 """
 
+import logging
+import signal
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import highspy
@@ -90,6 +94,10 @@ class HighsSession:
         _update_only_bounds(self._highs)
         self._highs.set_instance(model)
         self._handover_s = time.perf_counter() - start
+        self._interrupted = False
+        engine = self._highs._solver_model
+        engine.cbMipInterrupt += self._stop_if_interrupted
+        engine.cbSimplexInterrupt += self._stop_if_interrupted
         _refuse_extreme(self._highs)
 
     def solve(
@@ -124,17 +132,49 @@ class HighsSession:
         engine.resetOptions()
         self._set_start(start)
         begin = time.perf_counter()
-        results = self._highs.solve(
-            self._model,
-            load_solutions=False,
-            raise_exception_on_nonoptimal_result=False,
-            threads=THREADS,
-            rel_gap=options.relative_gap,
-            time_limit=options.time_limit_s,
-            solver_options=settings,
-        )
+        with self._interruptible():
+            results = self._highs.solve(
+                self._model,
+                load_solutions=False,
+                raise_exception_on_nonoptimal_result=False,
+                threads=THREADS,
+                rel_gap=options.relative_gap,
+                time_limit=options.time_limit_s,
+                solver_options=settings,
+            )
         elapsed = time.perf_counter() - begin
         return self._answer(results, cutoff, elapsed)
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Let Ctrl-C end the solve with what it has.
+
+        HiGHS calls Python back while it runs; a KeyboardInterrupt raised
+        there is a failure to it. So the signal only leaves a mark, and the
+        next callback asks HiGHS to stop.
+        """
+        self._interrupted = False
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def mark(*_: object) -> None:
+            self._interrupted = True
+
+        before = signal.signal(signal.SIGINT, mark)
+        # Pyomo warns of the status of an interrupted solve, which it has no name for.
+        log = logging.getLogger("pyomo.contrib.solver.solvers.highs")
+        level = log.level
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(level)
+            signal.signal(signal.SIGINT, before)
+
+    def _stop_if_interrupted(self, event: Any) -> None:
+        # Always set: the mark of an earlier solve would stay.
+        event.interrupt(self._interrupted)
 
     def _set_start(self, start: Iterable[tuple[Any, float]]) -> None:
         """Pass a start on: Pyomo's interface has no call for it."""

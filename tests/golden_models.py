@@ -1,0 +1,154 @@
+"""One small problem whose program has rows of every family; its LP file by family.
+
+    python tests/golden_models.py
+
+writes `tests/golden/*.lp` anew. Read the difference before you keep it: the
+files are what `docs/formulation.md` says, line by line.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyomo.environ as pyo
+
+from nest_opt import Problem
+from nest_opt.milp.build import FAMILIES, Formulation, build
+from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
+from nest_opt.milp.constraints import FAMILIES as CONSTRAINT_FAMILIES
+from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.placement import Cell, DeviceMap
+from nest_opt.problem import Configuration
+from nest_opt.problem.validation import build as build_problem
+
+GOLDEN = Path(__file__).resolve().parent / "golden"
+
+CONSTRAINTS: dict[str, dict[str, Any]] = {
+    "colocation": {"type": "colocation", "layers": ["second", "third"]},
+    "forbidden-boundary": {"type": "forbidden-boundary", "after": "first"},
+    "hop-latency": {"type": "hop-latency", "limit_s": "1e-12"},
+}
+OBJECTIVES = ("fill-drain", "nest", "bottleneck")
+
+
+def golden_data(objective: str = "fill-drain", constraint: str | None = None) -> dict[str, Any]:
+    """Return the problem: four layers, six devices in three nodes, all numbers small."""
+
+    def layer_type(seed: int, experts: int) -> dict[str, Any]:
+        return {
+            "output_bytes": {"1": 10 * seed},
+            "profiles": [
+                {
+                    "microbatch": 1,
+                    "tp": 1,
+                    "forward_s": f"{100 + seed}e-12",
+                    "backward_input_s": f"{110 + seed}e-12",
+                    "backward_weight_s": f"{90 + seed}e-12",
+                    "dense_parameters": 10 + seed,
+                    "expert_parameters": experts,
+                    "recompute": {
+                        "none": {"stash_bytes": 40 + seed, "work_bytes": 5},
+                        "full": {"stash_bytes": seed, "work_bytes": 45},
+                    },
+                }
+            ],
+        }
+
+    names = ("first", "second", "third", "fourth")
+    return {
+        "name": "golden",
+        "model": {
+            "layer_types": {
+                name: layer_type(seed, experts)
+                for name, seed, experts in zip(names, (1, 2, 3, 4), (0, 7, 0, 0), strict=True)
+            },
+            "layers": [{"id": name, "type": name} for name in names],
+        },
+        "cluster": {
+            "device_kinds": {"device": {"memory_bytes": 800, "reserve_bytes": 10}},
+            "devices": [{"kind": "device", "count": 6}],
+            "network": {
+                "type": "hierarchical",
+                "levels": [
+                    {
+                        "name": "node",
+                        "size": 2,
+                        "bandwidth_bytes_per_s": 10**12,
+                        "latency_s": "1e-12",
+                    },
+                    {
+                        "name": "rack",
+                        "size": 3,
+                        "bandwidth_bytes_per_s": 5 * 10**11,
+                        "latency_s": "3e-12",
+                    },
+                ],
+            },
+        },
+        "job": {
+            "global_batch": 6,
+            "bytes_per_parameter": {"weights": 2, "gradients": 2, "optimizer": 12},
+            "objective": objective,
+        },
+        "search": {"microbatch": [1], "tp": [1], "dp": [2], "pp": [3]},
+        "constraints": [CONSTRAINTS[constraint]] if constraint else [],
+    }
+
+
+# Two replicas one after the other would keep hops inside nodes; these do not.
+CELL = Cell(1, Configuration(1, 1, 1, False), 3, DeviceMap(1, 2, 3, "dp-inner", 2))
+
+
+def golden_coefficients(
+    objective: str = "fill-drain", constraint: str | None = None
+) -> tuple[Costs, CellCoefficients]:
+    """Return the problem's costs and the cell's coefficients."""
+    costs = Costs(build_problem(Problem, golden_data(objective, constraint), "golden"))
+    return costs, CoefficientSource(costs).of(CELL)
+
+
+def golden_files() -> dict[str, tuple[str, str | None, str]]:
+    """Return, for each file, the objective, the constraint and the family that it shows."""
+    files: dict[str, tuple[str, str | None, str]] = {
+        family: ("fill-drain", None, family) for family in FAMILIES if family != "objective"
+    }
+    files |= {f"objective_{name.replace('-', '_')}": (name, None, "objective")
+              for name in OBJECTIVES}  # fmt: skip
+    files |= {
+        name.replace("-", "_"): ("fill-drain", name, "constraints") for name in CONSTRAINT_FAMILIES
+    }
+    return files
+
+
+def family_lp(objective: str, constraint: str | None, family: str) -> str:
+    """Return the LP file of the rows of one family, with the objective where that is the family."""
+    formulation = build(*golden_coefficients(objective, constraint))
+    keep_only(formulation, family)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "family.lp"
+        formulation.model.write(str(path), io_options={"symbolic_solver_labels": True})
+        return path.read_text()
+
+
+def keep_only(formulation: Formulation, family: str) -> None:
+    """Deactivate the rows of all other families."""
+    model = formulation.model
+    for name, components in formulation.rows.items():
+        for component in components:
+            if name != family:
+                model.component(component).deactivate()
+    if family != "objective":
+        model.objective.deactivate()
+        model.nothing = pyo.Objective(expr=0)
+
+
+def main() -> int:
+    """Write all files."""
+    for name, what in golden_files().items():
+        (GOLDEN / f"{name}.lp").write_text(family_lp(*what))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Whether the integer program agrees with checker, evaluator, dynamic program and brute force."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import comb
+
+from nest_opt import InstanceError, Problem, solve
+from nest_opt.certify.brute_force import brute_force
+from nest_opt.milp.build import Formulation, build
+from nest_opt.milp.cells import aligned_cells
+from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
+from nest_opt.milp.exact import exact
+from nest_opt.milp.extract import placement_of
+from nest_opt.milp.result import ExactSearch
+from nest_opt.milp.units import units
+from nest_opt.plan import Placement
+from nest_opt.plan.check import check
+from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.solver.highs import HighsSession
+
+
+@dataclass(frozen=True)
+class FixedComparison:
+    """Placements fixed in the program: how many, how many of them illegal, what differs."""
+
+    placements: int
+    illegal: int
+    difference: str | None
+
+
+@dataclass(frozen=True)
+class OptimumComparison:
+    """An exact search, whether it had a start, and what differs (None: nothing)."""
+
+    found: ExactSearch
+    started: bool
+    difference: str | None
+
+
+def placement_count(k: CellCoefficients) -> int:
+    """Return the number of ways to cut a cell's layers and to choose modes."""
+    return comb(k.layers - 1, k.stages - 1) * len(k.modes) ** k.stages
+
+
+def placements(k: CellCoefficients) -> Iterator[Placement]:
+    """Yield every placement of a cell, legal or not."""
+    for inner in combinations(range(1, k.layers), k.stages - 1):
+        for modes in product(k.modes, repeat=k.stages):
+            yield placement_of(k.cell, (*inner, k.layers), modes)
+
+
+def exact_coefficients(problem: Problem) -> list[CellCoefficients] | None:
+    """Return every cell's coefficients; None if there are no legal degrees.
+
+    None as well if some coefficient is no small integer: a tolerance could
+    then hide a unit.
+    """
+    costs = Costs(problem)
+    try:
+        source = CoefficientSource(costs)
+        found = [source.of(cell) for cell in aligned_cells(costs)]
+    except InstanceError:
+        return None
+    return found if all(units(k).exact for k in found) else None
+
+
+def compare_fixed(problem: Problem, cells: list[CellCoefficients]) -> FixedComparison:
+    """Fix every placement of some cells: feasible as the checker says, valued as the evaluator."""
+    costs = Costs(problem)
+    count = illegal = 0
+    for k in cells:
+        formulation = build(costs, k)
+        session = HighsSession(formulation.model)
+        for placement in placements(k):
+            evaluation = evaluate(costs, placement)
+            violations = check(costs, placement, evaluation)
+            expected = None if violations else evaluation.value_ps
+            found = fixed_value(formulation, session, placement)
+            count += 1
+            illegal += expected is None
+            if found != expected:
+                told = f"checker and evaluator {expected} ({violations}), program {found}"
+                return FixedComparison(count, illegal, f"{placement}: {told}")
+    return FixedComparison(count, illegal, None)
+
+
+def fixed_value(
+    formulation: Formulation, session: HighsSession, placement: Placement
+) -> float | None:
+    """Return the program's value with a placement's decisions fixed; None if infeasible.
+
+    The value is rounded to 1e-4 ps: what is a whole number then agrees exactly.
+    """
+    for variable, value in formulation.decisions(placement.ends, placement.recompute):
+        variable.fix(value)
+    answer = session.solve()
+    if answer.solution is None:
+        assert answer.termination.reason == "infeasible"
+        return None
+    return round(answer.solution.objective * formulation.units.time_ps, 4)
+
+
+def compare_optimum(problem: Problem) -> OptimumComparison | None:
+    """Hold the exact search against dynamic program and brute force.
+
+    None where no degrees are legal. By a coin of the problem's name, the
+    dynamic program's plan or another legal one is the start.
+    """
+    try:
+        solved = solve(problem)
+    except InstanceError:
+        return None
+    start = None
+    if solved.plan is not None and random.Random(problem.name).random() < 0.3:
+        start = solved.plan.placement()
+    found = exact(problem, start=start)
+    brute = brute_force(problem).value_ps
+    expected = None if solved.evaluation is None else solved.evaluation.value_ps
+    status = "infeasible" if expected is None else "optimal"
+    difference = None
+    if not (brute == expected == found.value_ps == found.bound_ps) or found.status != status:
+        difference = (
+            f"brute force {brute}, dynamic program {expected}, program {found.status} "
+            f"{found.value_ps}, bound {found.bound_ps}, {found.placement}"
+        )
+    return OptimumComparison(found, start is not None, difference)
