@@ -27,7 +27,7 @@ from milp_agreement import (
     placements,
 )
 from milp_instances import whole_number_data
-from random_instances import random_problem
+from random_instances import random_data, random_problem
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans
@@ -39,9 +39,10 @@ from nest_opt.milp.coefficients import CoefficientSource
 from nest_opt.milp.constraints import FAMILIES as CONSTRAINT_FAMILIES
 from nest_opt.milp.exact import exact
 from nest_opt.milp.export import export, first_cell
+from nest_opt.milp.memory import forbid_overfull
 from nest_opt.plan import Placement
 from nest_opt.plan.check import check
-from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.plan.evaluate import Costs, evaluate, placement_cell
 from nest_opt.plan.rules import CHECKERS
 from nest_opt.problem import Configuration
 from nest_opt.problem.validation import build as build_problem
@@ -98,10 +99,35 @@ def test_program_equals_dynamic_program_on_large_numbers(seed: int) -> None:
     assert comparison is None or comparison.difference is None
 
 
-def small_cells() -> Iterator[tuple[int, Problem]]:
-    """Yield random problems with legal degrees."""
+# With presolve on, HiGHS 1.16.0 carries these starts into the presolved program wrongly.
+MISLEADING_STARTS = (118, 426, 1031)
+
+
+@pytest.mark.parametrize("seed", MISLEADING_STARTS)
+def test_a_start_does_not_mislead(seed: int) -> None:
+    """Started from the best plan, the program of its cell has the value of that plan."""
+    problem = whole_number_problem(seed)
+    solved = solve(problem)
+    assert solved.plan is not None
+    assert solved.evaluation is not None
+    placement = solved.plan.placement()
+    costs = Costs(problem)
+    cell = placement_cell(problem, placement)
+    formulation = build(costs, CoefficientSource(costs).of(cell))
+    start = formulation.decisions(placement.ends, placement.recompute)
+    answer = HighsSession(formulation.model).solve(start=start)
+    assert "MIP start solution is feasible" in answer.report.log
+    assert answer.solution is not None
+    assert round(answer.solution.objective, 4) == solved.evaluation.value_ps
+
+
+def small_cells(pitch: list[str] | None = None) -> Iterator[tuple[int, Problem]]:
+    """Yield random problems with legal degrees, perhaps with only one sort of pitch."""
     for seed in range(60):
-        problem = random_problem(seed)
+        data = random_data(seed)
+        if pitch:
+            data["search"]["pitch"] = pitch
+        problem = build_problem(Problem, data, f"seed {seed}")
         try:
             next(aligned_cells(Costs(problem)), None)
         except InstanceError:
@@ -109,9 +135,10 @@ def small_cells() -> Iterator[tuple[int, Problem]]:
         yield seed, problem
 
 
-def test_cells_are_those_of_brute_force() -> None:
-    """The cells of the family are those that trying all numbers finds."""
-    for seed, problem in small_cells():
+@pytest.mark.parametrize("pitch", [None, ["tight"], ["level"], ["spread"]])
+def test_cells_are_those_of_brute_force(pitch: list[str] | None) -> None:
+    """The cells of the family are those that trying all numbers finds, for each sort of pitch."""
+    for seed, problem in small_cells(pitch):
         ours = sorted(map(repr, aligned_cells(Costs(problem))))
         assert ours == sorted(map(repr, enumerate_cells(problem))), f"seed {seed}"
 
@@ -136,8 +163,18 @@ def test_closed_form_bounds_hold() -> None:
 
 # The linear relaxation
 
-# Least values of the relaxed program of the golden cell, in ps, and of the program.
-RELAXED = {"fill-drain": (1477.5, 1918), "nest": (1797.5, 2458), "bottleneck": (954.0, 1368)}
+# Least values of the relaxed program of the golden cell, in ps.
+RELAXED = {"fill-drain": 2385.757, "nest": 2385.757, "bottleneck": 1406.538}
+
+
+def golden_optimum(objective: str) -> int:
+    """Return the least value of the golden cell's legal placements, by trying all."""
+    costs, k = golden_coefficients(objective)
+    return min(
+        evaluate(costs, placement).value_ps
+        for placement in placements(k)
+        if not check(costs, placement)
+    )
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -150,8 +187,8 @@ def test_linear_relaxation_is_pinned(objective: str) -> None:
     relaxed = HighsSession(formulation.model).solve()
     assert best.solution is not None
     assert relaxed.solution is not None
-    found = (round(relaxed.solution.objective, 3), round(best.solution.objective, 3))
-    assert found == RELAXED[objective]
+    assert round(best.solution.objective, 4) == golden_optimum(objective)
+    assert relaxed.solution.objective == pytest.approx(RELAXED[objective], abs=1e-3)
 
 
 # Each constraint alone
@@ -219,6 +256,41 @@ def test_no_other_rows_reject_it(rule: str) -> None:
     assert value == evaluate(costs, placement).value_ps
 
 
+def large_problem(memory_bytes: int) -> Problem:
+    """Return the golden problem with sizes of some 1e10 bytes and without recomputation."""
+    data = golden_data()
+    data["search"].update(recompute=["none"], pp=[2])
+    for kind in data["model"]["layer_types"].values():
+        plain = kind["profiles"][0]["recompute"]["none"]
+        kind["profiles"][0]["recompute"] = {
+            "none": {**plain, "stash_bytes": 10**10 + plain["stash_bytes"]}
+        }
+    data["cluster"]["device_kinds"]["device"]["memory_bytes"] = memory_bytes
+    return build_problem(Problem, data, "large")
+
+
+def test_one_byte_in_three_times_ten_to_the_ten_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the solver cannot see is seen afterwards, and the search goes on without it."""
+    forbidden = []
+
+    def spy(*arguments: Any) -> None:
+        forbidden.append(arguments)
+        forbid_overfull(*arguments)
+
+    monkeypatch.setattr("nest_opt.milp.driver.forbid_overfull", spy)
+    roomy = exact(large_problem(10**12))
+    assert roomy.evaluation is not None
+    need = max(stage.memory_bytes for stage in roomy.evaluation.stages)
+    assert need > 3 * 10**10
+    assert exact(large_problem(need)).value_ps == roomy.value_ps
+    assert not forbidden
+    tight = exact(large_problem(need - 1))
+    solved = solve(large_problem(need - 1))
+    assert forbidden
+    assert tight.status == solved.status
+    assert tight.bound_ps == solved.bound_ps != roomy.value_ps
+
+
 # The files
 
 
@@ -262,7 +334,7 @@ def test_exported_files_read_back(file_format: Any, tmp_path: Path) -> None:
     engine.setOptionValue("mip_rel_gap", 0.0)
     assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
     engine.run()
-    assert round(engine.getInfo().objective_function_value, 3) == RELAXED["fill-drain"][1]
+    assert round(engine.getInfo().objective_function_value, 4) == golden_optimum("fill-drain")
 
 
 def test_the_first_cell_is_the_one_of_the_least_bound() -> None:
@@ -418,3 +490,48 @@ def test_the_artifact_model_is_refused() -> None:
         pytest.skip("the golden problem is no artifact problem")
     with pytest.raises(ModelError, match="cost_model"):
         exact(problem)
+
+
+@pytest.mark.parametrize(("seed", "status"), [(501, "no-solution"), (519, "feasible")])
+def test_a_node_limit_leaves_a_bound_that_holds(seed: int, status: str) -> None:
+    """Programs that a node limit ends leave a bound at most the optimum, and the limit is told."""
+    problem = whole_number_problem(seed)
+    best = exact(problem)
+    found = exact(problem, node_limit=0)
+    assert best.value_ps is not None
+    assert found.bound_ps is not None
+    assert found.bound_ps <= best.value_ps
+    assert (found.status, found.limit) == (status, "nodes")
+
+
+def test_an_interrupt_before_any_bound_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while cells are bounded leaves the bound 0, which always holds."""
+
+    def interrupted(_: Any) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nest_opt.milp.driver.bound_ps", interrupted)
+    found = exact(driven_problem())
+    assert (found.status, found.limit, found.bound_ps) == ("no-solution", "interrupt", 0)
+
+
+def test_a_constraint_without_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constraint that the program cannot state is an error: without it, it would be another."""
+    problem = build_problem(Problem, golden_data(constraint="colocation"), "colocated")
+    monkeypatch.delitem(CONSTRAINT_FAMILIES, "colocation")
+    with pytest.raises(ModelError, match=r"constraints\[0\]: found type 'colocation'"):
+        exact(problem)
+
+
+def test_nothing_to_export_is_an_error() -> None:
+    """Where no cell can fit the memory there is no program to write."""
+    problem = build_problem(Problem, lone_data(None, 100), "tiny memory")
+    with pytest.raises(ModelError, match="no cell to export"):
+        first_cell(Costs(problem))
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """A folder that does not exist is named."""
+    costs, _ = golden_coefficients()
+    with pytest.raises(ModelError, match="missing"):
+        export(costs, CELL, tmp_path / "missing" / "cell.lp", "lp")

@@ -226,7 +226,19 @@ def test_an_unbounded_model_is_an_error() -> None:
 
 
 # Canaries: models on which HiGHS 1.14.0 called a worse solution optimal, as
-# reported at github.com/ERGO-Code/HiGHS under the number in the name.
+# reported at github.com/ERGO-Code/HiGHS under the number in the name (and 651 at
+# github.com/PyPSA/linopy). Through this module 1.14.0 fails on 651, 3002 and 3043;
+# 3073 and 3094 take their rows in another order to fail.
+
+
+def canary_651() -> Model:
+    """Return a model of optimum 100; 1.14.0 gave 110."""
+    model: Model = pyo.ConcreteModel()
+    model.x = pyo.Var(range(10), domain=pyo.Binary)
+    model.y = pyo.Var(range(10), bounds=(9, None))
+    model.row = pyo.Constraint(range(10), rule=lambda m, i: 2 * m.x[i] + m.y[i] >= 10)
+    model.cost = pyo.Objective(expr=sum(2 * model.x[i] + model.y[i] for i in range(10)))
+    return model
 
 
 def canary_3002() -> Model:
@@ -282,7 +294,13 @@ def canary_3094() -> Model:
 
 @pytest.mark.parametrize(
     ("canary", "optimum"),
-    [(canary_3002, 64), (canary_3043, 9), (canary_3073, 0.03), (canary_3094, 8000)],
+    [
+        (canary_651, 100),
+        (canary_3002, 64),
+        (canary_3043, 9),
+        (canary_3073, 0.03),
+        (canary_3094, 8000),
+    ],
 )
 def test_canaries(canary: Callable[[], Model], optimum: float) -> None:
     """Models on which a released version returned a wrong optimum are solved right."""

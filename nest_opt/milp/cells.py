@@ -54,4 +54,4 @@ def _pitches(costs: Costs, unit: int, count: int) -> list[int]:
         found |= {unit + (-unit) % size for size in costs.network.group_sizes}
     if "spread" in kinds:
         found.add(devices // count)
-    return sorted(p for p in found if unit <= p <= devices and (count - 1) * p + unit <= devices)
+    return sorted(p for p in found if p >= unit and (count - 1) * p + unit <= devices)

@@ -17,7 +17,8 @@ from nest_opt.milp.bounds import bound_ps
 from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.coefficients import CoefficientSource
-from nest_opt.milp.extract import extract
+from nest_opt.milp.extract import confirm, overfull_stages, rounded
+from nest_opt.milp.memory import forbid_overfull
 from nest_opt.milp.result import ExactSearch, SearchTimes, Status
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, placement_cell
@@ -126,7 +127,6 @@ class _Search:
         self._limits = limits
         self._progress = progress
         self._incumbent: tuple[Placement, Evaluation] | None = None
-        self._start: tuple[Placement, Cell] | None = None
         self._queue: list[tuple[int, tuple[object, ...], Cell]] = []
         self._filled = False
         self._settled = _NO_LIMIT
@@ -159,8 +159,7 @@ class _Search:
         if violations:
             raise PlanError(f"start: the placement is illegal ({violations[0]})")
         family = aligned_cells(self._costs)
-        same = next((other for other in family if _same(cell, other)), None)
-        if same is None:
+        if not any(_same(cell, other) for other in family):
             # Its value would not be one of the family, and the bound would be wrong.
             raise PlanError(
                 f"start: found order {start.order}, pitch {start.pitch}, dp {start.replicas}, "
@@ -168,7 +167,6 @@ class _Search:
                 "start from a plan of the aligned family"
             )
         self._incumbent = start, evaluation
-        self._start = start, same
 
     def _fill(self) -> None:
         """Bound every cell; those that cannot fit are settled."""
@@ -200,45 +198,59 @@ class _Search:
             value = None if self._incumbent is None else self._incumbent[1].value_ps
             self._progress(self._tally.cells - len(self._queue), self._tally.cells, value)
         bound, _, cell = self._queue[0]
-        formulation, answer = self._solve(cell)
+        formulation, answer, raw = self._solve(cell)
         proved = self._proved(formulation, answer)
         found = None
-        if answer.solution is not None:
-            found = extract(self._costs, formulation, answer.solution)
+        if raw is not None and answer.solution is not None:
+            found = confirm(self._costs, formulation, answer.solution, raw)
             if answer.termination.reason == "optimal" and not self._limits.gap:
                 proved = found[1].value_ps
         # Only now: an interrupt before this leaves the cell open.
         heappop(self._queue)
+        self._tally.solved += 1
         self._settled = min(self._settled, max(bound, proved))
         if found and (self._incumbent is None or found[1].value_ps < self._incumbent[1].value_ps):
             self._incumbent = found
         return answer.termination.limit
 
-    def _solve(self, cell: Cell) -> tuple[Formulation, SolverAnswer]:
+    def _solve(self, cell: Cell) -> tuple[Formulation, SolverAnswer, Placement | None]:
+        """Run a cell's program until its solution fits the memory, or there is none."""
         begin = time.perf_counter()
         formulation = build(self._costs, self._source.of(cell))
         self._tally.build_s += time.perf_counter() - begin
+        while True:
+            answer = self._run(formulation)
+            if answer.solution is None:
+                return formulation, answer, None
+            raw = rounded(formulation, answer.solution)
+            evaluation = evaluate(self._costs, raw)
+            overfull = overfull_stages(evaluation)
+            if not overfull or answer.termination.limit:
+                return formulation, answer, None if overfull else raw
+            for stage in overfull:
+                of_stage = evaluation.stages[stage]
+                layers = range(of_stage.low, of_stage.high)
+                forbid_overfull(
+                    formulation.model, formulation.coefficients, stage, layers, of_stage.recompute
+                )
+
+    def _run(self, formulation: Formulation) -> SolverAnswer:
+        """Hand a program over and solve it once."""
         session = HighsSession(formulation.model)
-        decisions: list[tuple[object, int]] = []
+        # The incumbent is worth more as a cutoff than as a MIP start, also in its own
+        # cell: what is not better is of no interest.
         cutoff = Fraction(self._threshold()) - Fraction(1, 2)
-        if self._start is not None and self._incumbent is not None and self._start[1] == cell:
-            start, _ = self._start
-            decisions = formulation.decisions(start.ends, start.recompute)
-            # A start must be below the cutoff, or it is none.
-            cutoff = Fraction(self._incumbent[1].value_ps) + Fraction(1, 2)
         answer = session.solve(
             SolverOptions(
                 self._remaining_s(), self._limits.node_limit, relative_gap=self._limits.gap
             ),
             cutoff=None if self._incumbent is None else float(cutoff / formulation.units.time_ps),
-            start=decisions,
         )
         self._count(formulation, answer)
-        return formulation, answer
+        return answer
 
     def _count(self, formulation: Formulation, answer: SolverAnswer) -> None:
         tally, report = self._tally, answer.report
-        tally.solved += 1
         tally.nodes += report.nodes
         tally.exact_units &= formulation.units.exact
         tally.handover_s += report.handover_s
@@ -255,11 +267,14 @@ class _Search:
 
     def _result(self, stopped: Limit | None) -> ExactSearch:
         tally, incumbent = self._tally, self._incumbent
-        bound: int | None = 0
+        bound = 0
         if self._filled:
             open_bounds = [entry[0] for entry in self._queue[:1]]
             value = _NO_LIMIT if incumbent is None else incumbent[1].value_ps
             bound = min(value, self._settled, *open_bounds)
+        if incumbent and bound >= self._threshold():
+            # Whatever was stopped does not matter to the claim.
+            stopped = None
         status: Status = "feasible" if incumbent else "no-solution"
         if stopped is None:
             status = "optimal" if incumbent else "infeasible"

@@ -1,15 +1,11 @@
 """Exact search: the way into the integer program. Pyomo and HiGHS are loaded when it is called."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from nest_opt.milp.result import ExactSearch
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
 from nest_opt.problem import Problem
-
-if TYPE_CHECKING:
-    pass
 
 Progress = Callable[[int, int, int | None], None]
 
@@ -56,5 +52,4 @@ def exact(
     """
     from nest_opt.milp.driver import SearchLimits, search
 
-    limits: SearchLimits = SearchLimits(time_limit_s, node_limit, gap)
-    return search(Costs(problem), limits, start, progress)
+    return search(Costs(problem), SearchLimits(time_limit_s, node_limit, gap), start, progress)

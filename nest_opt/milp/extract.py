@@ -14,8 +14,8 @@ from nest_opt.solver.status import Solution
 # A binary further than this from 0 and 1 is no binary: HiGHS allows 1e-6.
 INTEGRALITY = 1e-4
 
-# Largest difference between the solver's value and the evaluator's: a unit
-# of the objective's last place, or this share of the value.
+# Largest difference between the solver's value and the evaluator's, as a share
+# of the value; half a picosecond where that is more.
 VALUE_TOLERANCE = 1e-5
 
 
@@ -33,39 +33,14 @@ def placement_of(cell: Cell, ends: tuple[int, ...], modes: tuple[Recompute, ...]
     )
 
 
-def extract(
-    costs: Costs, formulation: Formulation, solution: Solution
-) -> tuple[Placement, Evaluation]:
-    """Return the placement that a solution stands for, and its evaluation.
-
-    Each stage then takes the first mode that memory allows, as the page's
-    section on ties says; that never makes a plan slower.
+def rounded(formulation: Formulation, solution: Solution) -> Placement:
+    """Return the placement that a solution stands for, legal or not.
 
     Raises
     ------
     SolverError
-        If a binary is not near 0 or 1, the rounded placement is illegal, or
-        its value is not the solver's.
+        If a binary is not near 0 or 1.
     """
-    raw = _rounded(formulation, solution)
-    evaluation = evaluate(costs, raw)
-    violations = check(costs, raw, evaluation)
-    if violations:
-        raise SolverError(
-            f"HiGHS returned {raw}, which is illegal ({violations[0]}): a solver with tolerances "
-            "cannot see a limit missed by so little; raise the limit by as much"
-        )
-    claimed = solution.objective * formulation.units.time_ps
-    if abs(claimed - evaluation.value_ps) > max(0.5, VALUE_TOLERANCE * evaluation.value_ps):
-        raise SolverError(
-            f"HiGHS values {raw} at {claimed} ps, the evaluator at {evaluation.value_ps} ps: "
-            "please report this problem file"
-        )
-    placement = replace(raw, recompute=_first_modes(costs, formulation, raw))
-    return placement, evaluate(costs, placement)
-
-
-def _rounded(formulation: Formulation, solution: Solution) -> Placement:
     k, model = formulation.coefficients, formulation.model
     ends = tuple(
         sum(_binary(solution, cumulative(model, k, layer, stage)) for layer in range(k.layers))
@@ -78,6 +53,48 @@ def _rounded(formulation: Formulation, solution: Solution) -> Placement:
             for stage in range(k.stages)
         )
     return placement_of(k.cell, ends, modes)
+
+
+def overfull_stages(evaluation: Evaluation) -> list[int]:
+    """Return the stages that take more memory than there is.
+
+    A solver with tolerances does not see one byte in 8e10.
+    """
+    return [
+        number
+        for number, stage in enumerate(evaluation.stages)
+        if stage.memory_bytes > stage.usable_bytes
+    ]
+
+
+def confirm(
+    costs: Costs, formulation: Formulation, solution: Solution, raw: Placement
+) -> tuple[Placement, Evaluation]:
+    """Return a rounded placement with its stages' first modes, and its evaluation.
+
+    Each stage takes the first mode that memory allows, as the page's section
+    on ties says; that never makes a plan slower.
+
+    Raises
+    ------
+    SolverError
+        If the placement is illegal, or its value is not the solver's.
+    """
+    evaluation = evaluate(costs, raw)
+    violations = check(costs, raw, evaluation)
+    if violations:
+        raise SolverError(
+            f"HiGHS returned {raw}, which is illegal ({violations[0]}): "
+            "please report this problem file"
+        )
+    claimed = solution.objective * formulation.units.time_ps
+    if abs(claimed - evaluation.value_ps) > max(0.5, VALUE_TOLERANCE * evaluation.value_ps):
+        raise SolverError(
+            f"HiGHS values {raw} at {claimed} ps, the evaluator at {evaluation.value_ps} ps: "
+            "please report this problem file"
+        )
+    placement = replace(raw, recompute=_first_modes(costs, formulation, raw))
+    return placement, evaluate(costs, placement)
 
 
 def _binary(solution: Solution, variable: object) -> int:

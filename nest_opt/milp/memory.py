@@ -8,6 +8,7 @@ from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.index_sets import layers_of, stage_pairs
 from nest_opt.milp.options import under
 from nest_opt.milp.units import Units
+from nest_opt.problem.profile import Recompute
 
 
 def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
@@ -41,3 +42,16 @@ def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
 
     model.largest_work = pyo.Constraint(list(stage_pairs(k)), rule=largest_work_rule)
     model.memory = pyo.Constraint(range(k.stages), rule=memory_rule)
+
+
+def forbid_overfull(
+    model: Any, k: CellCoefficients, stage: int, layers: range, mode: Recompute
+) -> None:
+    """Add a cover to (25): sum over l in layers of under[l, i, g] <= number of layers - 1.
+
+    For layers that are too large together by less than the solver can see.
+    More layers only take more memory, so no legal placement is lost.
+    """
+    if model.component("cover") is None:
+        model.cover = pyo.ConstraintList()
+    model.cover.add(sum(under(model, k, layer, stage, mode) for layer in layers) <= len(layers) - 1)

@@ -4,7 +4,8 @@ Facts that this module guards against, each seen on the versions named in
 `docs/decisions/0007-solver.md`: unknown options are ignored, a limit raises
 unless told otherwise, coefficients far from 1 give wrong optima, the number
 of threads must not change within a process, a cutoff below the optimum reads
-as infeasible or as a poor optimum, and Pyomo's interface has no MIP start.
+as infeasible or as a poor optimum, Pyomo's interface has no MIP start, and with
+one presolve leads to wrong optima.
 """
 
 import logging
@@ -117,7 +118,8 @@ class HighsSession:
             Only solutions of a lower objective are of interest.
         start
             (Variable, value) pairs to start from: at least all integer ones,
-            HiGHS completes the rest.
+            HiGHS completes the rest. Presolve is off then, since HiGHS carries
+            a start into the presolved model wrongly and returns wrong optima.
 
         Raises
         ------
@@ -130,7 +132,8 @@ class HighsSession:
         # What the last solve found must not serve as a start: it hides a cutoff.
         engine.clearSolver()
         engine.resetOptions()
-        self._set_start(start)
+        if self._set_start(start):
+            settings["presolve"] = "off"
         begin = time.perf_counter()
         with self._interruptible():
             results = self._highs.solve(
@@ -176,13 +179,13 @@ class HighsSession:
         # Always set: the mark of an earlier solve would stay.
         event.interrupt(self._interrupted)
 
-    def _set_start(self, start: Iterable[tuple[Any, float]]) -> None:
-        """Pass a start on: Pyomo's interface has no call for it."""
+    def _set_start(self, start: Iterable[tuple[Any, float]]) -> bool:
+        """Pass a start on, for which Pyomo has no call; return whether there is one."""
         place = self._highs._pyomo_var_to_solver_var_map
         # A variable that no constraint names was not handed over.
         known = [(place[id(key)], value) for key, value in start if id(key) in place]
         if not known:
-            return
+            return False
         columns = np.array([column for column, _ in known], dtype=np.int32)
         values = np.array([value for _, value in known], dtype=np.double)
         status = self._highs._solver_model.setSolution(len(known), columns, values)
@@ -191,6 +194,7 @@ class HighsSession:
                 f"MIP start: HiGHS answers {status.name} to {len(known)} values: "
                 "give each variable one finite value"
             )
+        return True
 
     def _answer(self, results: Any, cutoff: float | None, elapsed: float) -> SolverAnswer:
         engine = self._highs._solver_model
