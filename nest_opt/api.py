@@ -1,7 +1,7 @@
 """The verbs: solve a problem, verify a plan."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,9 +9,10 @@ from nest_opt.dp.infeasible import Diagnosis, diagnose
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import search
 from nest_opt.dp.sources import cell_source
-from nest_opt.errors import ConsistencyError
+from nest_opt.errors import ConsistencyError, ModelError
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
 from nest_opt.plan.violation import Violation
 from nest_opt.problem import Problem
@@ -27,9 +28,9 @@ class SolveResult:
     ----------
     status
         `optimal`: the plan is the best of the aligned family. `feasible`: it
-        is legal, but constraints without a DP rule were left out of the
-        proof, or violated by the relaxed optimum. `infeasible`: the family
-        has no legal plan. `interrupted`: the best plan found so far, if any.
+        is legal, and found without the constraints that the search has no
+        rule for. `infeasible`: the family has no legal plan. `interrupted`:
+        the best plan found so far, if any.
     plan, evaluation
         The plan and its independent evaluation.
     bound_ps
@@ -91,6 +92,8 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     InstanceError
         If the problem has no legal degrees, or its numbers leave the range
         of the search.
+    ModelError
+        If the search has no rule for a constraint and its best plan breaks it.
     ConsistencyError
         If evaluator or checker disagree with the search: a defect.
     """
@@ -99,6 +102,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     source = cell_source(costs)
     found = search(source, progress)
     plan = evaluation = diagnosis = None
+    relaxed = relaxed_constraints(problem)
     if found.placement is not None and found.value_ps is not None:
         evaluation = evaluate(costs, found.placement)
         if evaluation.value_ps != found.value_ps:
@@ -106,12 +110,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
                 f"the search values {found.placement} at {found.value_ps} ps, "
                 f"the evaluator at {evaluation.value_ps} ps: please report this problem file"
             )
-        violations = check(costs, found.placement, evaluation)
-        if violations:
-            raise ConsistencyError(
-                f"the search returned {found.placement}, which is illegal ({violations[0]}): "
-                "please report this problem file"
-            )
+        _refuse_illegal(problem, found.placement, check(costs, found.placement, evaluation))
         plan = plan_from_placement(
             problem, found.placement, evaluation.objective, evaluation.value_ps
         )
@@ -119,16 +118,36 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         diagnosis = diagnose(costs, source)
     return SolveResult(
         problem=problem,
-        status=found.status,
+        status="feasible" if found.status == "optimal" and relaxed else found.status,
         plan=plan,
         evaluation=evaluation,
         bound_ps=found.bound_ps,
         diagnosis=diagnosis,
-        relaxed=relaxed_constraints(problem),
+        relaxed=relaxed,
         cells=found.cells,
         cells_pruned=found.cells_pruned,
         wall_s=time.perf_counter() - start,
     )
+
+
+def _refuse_illegal(
+    problem: Problem, placement: Placement, violations: Sequence[Violation]
+) -> None:
+    """Raise the error that tells why the search's plan may not leave the program.
+
+    What breaks a constraint that the search has no rule for is no defect.
+    """
+    defects = [v for v in violations if v.rule not in relaxed_constraints(problem)]
+    if defects:
+        raise ConsistencyError(
+            f"the search returned {placement}, which is illegal ({defects[0]}): "
+            "please report this problem file"
+        )
+    if violations:
+        raise ModelError(
+            f"the search has no rule for {violations[0].rule}, and its best plan breaks it "
+            f"({violations[0]}): give the constraint a rule, or solve with a solver that states it"
+        )
 
 
 def verify(plan: Plan) -> VerifyResult:

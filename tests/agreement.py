@@ -15,7 +15,7 @@ from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.problem.validation import build
 
 # How a problem without any legal degrees is refused.
-REFUSALS = ("job.global_batch: ", "search: the smallest block ", "search.dp: ")
+REFUSALS = ("job.global_batch: ", "search: the smallest block ", "search.dp: ", "search.pp: ")
 
 
 @dataclass(frozen=True)

@@ -236,8 +236,8 @@ BAD: list[tuple[tuple[object, ...], str]] = [
     ((*OPTIONS, "--microbatch", 2**20), "at most 16777216 tokens in a microbatch are allowed"),
     ((*OPTIONS, "--attention", "fast"), "'fast' is not one of 'flash', 'stored', 'recomputed'"),
     ((*OPTIONS, "--capacity-factor", "1.5"), "only 1 is allowed for bert-large, which has no"),
-    ((*OPTIONS, "--capacity-factor", "0"), "found 0, more than 0 and at most 100 is needed"),
-    ((*OPTIONS, "--capacity-factor", "101"), "found 101, more than 0 and at most 100"),
+    ((*OPTIONS, "--capacity-factor", "0"), "found 0, 1 to 100 is needed"),
+    ((*OPTIONS, "--capacity-factor", "101"), "found 101, 1 to 100"),
     ((*OPTIONS, "--capacity-factor", "1/2"), "found '1/2', a number such as 1.25 is needed"),
     (
         (*OPTIONS, "--model", "linear-2x64", "--attention", "stored"),

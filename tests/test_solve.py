@@ -6,6 +6,8 @@ import pytest
 from samples import layer_type, problem_data, sample
 
 from nest_opt import InstanceError, Problem, solve, verify
+from nest_opt.dp.rules import RULES
+from nest_opt.errors import ModelError
 from nest_opt.problem.validation import build
 
 
@@ -189,3 +191,31 @@ def test_verify_finds_too_little_memory() -> None:
     small = sample(memory_bytes=10_000, search={"pp": [2], "dp": [1]})
     violations = verify(plan.model_copy(update={"problem": small})).violations
     assert [violation.rule for violation in violations] == ["memory", "memory"]
+
+
+def test_a_constraint_without_a_rule_is_left_out_of_the_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan that keeps it is feasible, not optimal; one that breaks it does not leave."""
+    monkeypatch.delitem(RULES, "forbidden-boundary")
+    kept = [{"type": "forbidden-boundary", "after": "layer-3"}]
+    result = solve(sample(constraints=kept))
+    assert (result.status, result.relaxed) == ("feasible", ("forbidden-boundary",))
+    broken = [{"type": "forbidden-boundary", "after": "layer-1"}]
+    with pytest.raises(ModelError, match="no rule for forbidden-boundary"):
+        solve(sample(search={"pp": [2]}, constraints=broken))
+
+
+def test_a_tensor_without_bytes_is_refused_not_left_out() -> None:
+    """Profiles for two microbatch sizes but output bytes for one: the edge and size are named."""
+    data = problem_data()
+    block = data["model"]["layer_types"]["block"]
+    block["profiles"].append({**block["profiles"][0], "microbatch": 2})
+    with pytest.raises(InstanceError, match="has no bytes for microbatch=2"):
+        solve(build(Problem, data, "sizes"))
+
+
+def test_more_stages_than_possible_are_refused() -> None:
+    """Nine stages of four layers are refused with both numbers."""
+    with pytest.raises(InstanceError, match=r"found \[9\], at most 4 stages are possible"):
+        solve(sample(search={"pp": [9]}))

@@ -57,6 +57,11 @@ class CommandLine(ChoiceGroup):
         except BrokenPipeError:
             _forget_standard_output()
             code = EXIT_BROKEN_PIPE
+        except OSError as error:
+            # Files are opened where their errors are told; what is left is the output.
+            _forget_standard_output()
+            click.echo(f"error: the output cannot be written ({error.strerror})", err=True)
+            code = EXIT_INPUT
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             code = EXIT_INTERRUPTED

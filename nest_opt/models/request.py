@@ -191,10 +191,10 @@ def _check(request: Request, spec: ModelSpec) -> None:
         _check_number("sequence length", request.sequence_length, MAX_TOKENS)
     _check_microbatches(request.microbatches)
     factor = request.capacity_factor
-    if not 0 < factor <= MAX_CAPACITY_FACTOR:
+    if not 1 <= factor <= MAX_CAPACITY_FACTOR:
         raise InstanceError(
-            f"capacity factor: found {float(factor):g}, more than 0 and at most "
-            f"{MAX_CAPACITY_FACTOR} is needed: 1 means balanced experts without padding"
+            f"capacity factor: found {float(factor):g}, 1 to {MAX_CAPACITY_FACTOR} is needed: 1 "
+            "means balanced experts without padding"
         )
     if factor != 1 and (isinstance(spec, LinearSpec) or spec.moe is None):
         raise InstanceError(

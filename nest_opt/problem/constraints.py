@@ -7,9 +7,9 @@ needs no entry.
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from nest_opt.problem.base import Frozen, Identifier, Seconds
+from nest_opt.problem.base import Frozen, Identifier, Seconds, first_repeated
 
 
 class Colocation(Frozen):
@@ -17,6 +17,14 @@ class Colocation(Frozen):
 
     type: Literal["colocation"]
     layers: tuple[Identifier, ...] = Field(min_length=2)
+
+    @field_validator("layers")
+    @classmethod
+    def _validate(cls, layers: tuple[str, ...]) -> tuple[str, ...]:
+        twice = first_repeated(layers)
+        if twice is not None:
+            raise ValueError(f"found layer {twice!r} twice, once is allowed: remove one")
+        return layers
 
 
 class ForbiddenBoundary(Frozen):

@@ -1,5 +1,6 @@
 """The problem: one object, one file."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -68,6 +69,7 @@ class Problem(Frozen):
             )
             and self.model.is_profiled(microbatch, configuration)
         )
+        self._refuse_missing_size(asked)
         # A value that is named must exist somewhere; of open dimensions, what does.
         profiled = [
             pair for pair in self.model.used_types[0].by_key if self.model.is_profiled(*pair)
@@ -84,18 +86,26 @@ class Problem(Frozen):
             raise InstanceError(self._unprofiled(name, asked[name][0]))
         return found
 
+    def _refuse_missing_size(self, asked: Mapping[str, tuple[int, ...]]) -> None:
+        """Refuse a tensor without bytes for a pair that all layers have profiles for.
+
+        Leaving the pair out would narrow the search without a word.
+        """
+        types = self.model.used_types
+        for microbatch, k in sorted(set(types[0].by_key).intersection(*(t.by_key for t in types))):
+            values = zip((microbatch, *k), asked.values(), strict=True)
+            edge = self.model.edge_without_size(microbatch, k.tp)
+            if edge and all(value in allowed for value, allowed in values):
+                place = "output_bytes of its source's type" if edge.sizes is None else "sizes"
+                raise InstanceError(
+                    f"model.edges: {edge} has no bytes for microbatch={microbatch} {k}, which the "
+                    f"layers have profiles for: add them to {place}"
+                )
+
     def _unprofiled(self, dimension: str, value: int) -> str:
         types = self.model.used_types
         pairs = set(types[0].by_key).intersection(*(kind.by_key for kind in types))
         known = ", ".join(f"microbatch={b} {k}" for b, k in sorted(pairs)[:8]) or "none"
-        for microbatch, k in sorted(pairs):
-            edge = self.model.edge_without_size(microbatch, k.tp)
-            if edge and {"microbatch": microbatch, **k._asdict()}[dimension] == value:
-                place = "output_bytes of its source's type" if edge.sizes is None else "sizes"
-                return (
-                    f"model.edges: {edge} has no bytes for microbatch={microbatch} {k}, which the "
-                    f"layers have profiles for: add them to {place}"
-                )
         return (
             f"search: {dimension}={value} has no profile in every layer type together with the "
             f"other values asked for; profiled in all of them: {known}; "
