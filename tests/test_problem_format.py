@@ -68,7 +68,17 @@ def cells(row: str) -> list[str]:
 
 
 # Constraints are told in one table, a row for each type.
-CONSTRAINTS = {"Colocation", "ForbiddenBoundary", "HopLatency"}
+CONSTRAINTS = {
+    "AntiColocation",
+    "Colocation",
+    "DegreeLimit",
+    "FailureDomains",
+    "ForbiddenBoundary",
+    "HopLatency",
+    "PinnedLayers",
+    "Power",
+    "TpInsideNode",
+}
 OBJECTS = sorted(set(entities()) - CONSTRAINTS)
 
 
