@@ -78,6 +78,7 @@ CONSTRAINTS = {
     "PinnedLayers",
     "Power",
     "TpInsideNode",
+    "UserConstraint",
 }
 OBJECTS = sorted(set(entities()) - CONSTRAINTS)
 

@@ -25,6 +25,7 @@ from nest_opt.problem import (
     Power,
     Problem,
     TpInsideNode,
+    rule_of,
 )
 
 
@@ -186,14 +187,14 @@ def restriction(problem: Problem) -> Restriction:
     return reduce(
         lambda left, right: left & right,
         (
-            RULES[constraint.type](constraint, problem)
+            RULES[rule_of(constraint)](constraint, problem)
             for constraint in problem.constraints
-            if constraint.type in RULES
+            if rule_of(constraint) in RULES
         ),
         Restriction(),
     )
 
 
 def relaxed_constraints(problem: Problem) -> tuple[str, ...]:
-    """Return the types of constraints that the DP has no rule for."""
-    return tuple(c.type for c in problem.constraints if c.type not in RULES)
+    """Return the rules' names of constraints that the DP has no rule for."""
+    return tuple(name for name in map(rule_of, problem.constraints) if name not in RULES)

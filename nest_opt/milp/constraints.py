@@ -4,6 +4,7 @@
 type needs one: without it the program would be a relaxation.
 """
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -16,7 +17,14 @@ from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.index_sets import cut_pairs, cuts_of, stages_of
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.rules import CELL_RULES
-from nest_opt.problem import AntiColocation, Colocation, ForbiddenBoundary, HopLatency, PinnedLayers
+from nest_opt.problem import (
+    AntiColocation,
+    Colocation,
+    ForbiddenBoundary,
+    HopLatency,
+    PinnedLayers,
+    rule_of,
+)
 
 Family = Callable[[Any, Any, Costs, CellCoefficients, str], None]
 
@@ -142,11 +150,12 @@ def add_constraints(model: Any, costs: Costs, k: CellCoefficients) -> None:
         If a constraint's type has no family.
     """
     for number, constraint in enumerate(costs.problem.constraints):
-        if constraint.type not in FAMILIES:
+        rule = rule_of(constraint)
+        if rule not in FAMILIES:
             raise ModelError(
-                f"constraints[{number}]: found type {constraint.type!r}, the integer program has "
+                f"constraints[{number}]: found {rule!r}, the integer program has "
                 f"rows for {', '.join(FAMILIES)}: register a function in "
                 "nest_opt.milp.constraints.FAMILIES"
             )
-        name = f"{constraint.type.replace('-', '_')}_{number}"
-        FAMILIES[constraint.type](constraint, model, costs, k, name)
+        name = f"{re.sub(r'[^A-Za-z0-9]', '_', rule)}_{number}"
+        FAMILIES[rule](constraint, model, costs, k, name)

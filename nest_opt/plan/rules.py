@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from nest_opt.errors import InstanceError
 from nest_opt.plan.evaluate import Costs, Evaluation
 from nest_opt.plan.placement import Cell, Placement
 from nest_opt.plan.violation import Violation
@@ -20,8 +21,11 @@ from nest_opt.problem import (
     HopLatency,
     PinnedLayers,
     Power,
+    Problem,
     TpInsideNode,
+    rule_of,
 )
+from nest_opt.problem.base import listed
 
 Checker = Callable[[Any, Costs, Placement, Evaluation], Iterator[Violation]]
 
@@ -234,3 +238,29 @@ CHECKERS: dict[str, Checker] = {
     "failure-domains": check_failure_domains,
     "power": check_power,
 }
+
+
+def require_checkers(problem: Problem) -> None:
+    """Refuse a constraint that nobody can check.
+
+    Raises
+    ------
+    InstanceError
+        If a user's constraint is of a name that was not registered.
+    """
+    for number, constraint in enumerate(problem.constraints):
+        name = rule_of(constraint)
+        if name not in CHECKERS:
+            known = listed(rule[5:] for rule in CHECKERS if rule.startswith("user:")) or "none"
+            raise InstanceError(
+                f"constraints[{number}].name: found {name[5:]!r}, a registered one is needed "
+                f"({known}): run the file that calls nest_opt.register, or correct the name"
+            )
+
+
+def violations_of(
+    costs: Costs, placement: Placement, evaluation: Evaluation
+) -> Iterator[Violation]:
+    """Yield what breaks a problem's constraints, memory aside."""
+    for constraint in costs.problem.constraints:
+        yield from CHECKERS[rule_of(constraint)](constraint, costs, placement, evaluation)

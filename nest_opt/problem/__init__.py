@@ -12,6 +12,8 @@ from nest_opt.problem.constraints import (
     PinnedLayers,
     Power,
     TpInsideNode,
+    UserConstraint,
+    rule_of,
 )
 from nest_opt.problem.graph import LayerEntry, LayerGraph, LayerType
 from nest_opt.problem.job import BytesPerParameter, Job
@@ -46,4 +48,6 @@ __all__ = [
     "Profile",
     "SearchSpace",
     "TpInsideNode",
+    "UserConstraint",
+    "rule_of",
 ]

@@ -5,11 +5,28 @@ DP rules in `nest_opt.dp.rules`. Memory is a constraint of every problem and
 needs no entry.
 """
 
-from typing import Annotated, Literal
+from decimal import Decimal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
-from nest_opt.problem.base import Exact, Frozen, Identifier, Positive, Seconds, first_repeated
+from nest_opt.problem.base import (
+    Exact,
+    Frozen,
+    Identifier,
+    Positive,
+    Seconds,
+    exact_decimal,
+    first_repeated,
+    json_number,
+)
 from nest_opt.problem.graph import MAX_LAYERS
 
 LimitedDegree = Literal["microbatch", "tp", "cp", "ep", "dp", "pp"]
@@ -151,6 +168,46 @@ class Power(Frozen):
     limit_w: Annotated[Exact, Field(gt=0)]
 
 
+def _scalar(value: Any) -> bool | int | str | Decimal:
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float | Decimal):
+        number: Decimal = exact_decimal(value)
+        return number
+    found = {type(None): "null", dict: "an object"}.get(type(value), "an array in an array")
+    raise ValueError(
+        f"found {found}, a number, text, true, false or an array of these is "
+        "needed: correct the value"
+    )
+
+
+def _parameter(value: Any) -> Any:
+    """Take a number, text or flag, or an array of these; numbers with a point are Decimals."""
+    return tuple(map(_scalar, value)) if isinstance(value, list | tuple) else _scalar(value)
+
+
+def _parameter_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_parameter_json(item) for item in value]
+    return json_number(value) if isinstance(value, Decimal) else value
+
+
+Parameter: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_parameter),
+    PlainSerializer(_parameter_json),
+    WithJsonSchema({"type": ["number", "string", "boolean", "array"]}),
+]
+
+
+class UserConstraint(Frozen):
+    """A constraint of the user's own, of a name that `nest_opt.register` was called with."""
+
+    type: Literal["user"]
+    name: Identifier
+    parameters: dict[Identifier, Parameter] = Field(default={})
+
+
 Constraint = Annotated[
     Colocation
     | AntiColocation
@@ -160,6 +217,14 @@ Constraint = Annotated[
     | DegreeLimit
     | TpInsideNode
     | FailureDomains
-    | Power,
+    | Power
+    | UserConstraint,
     Field(discriminator="type"),
 ]
+
+
+def rule_of(constraint: Constraint) -> str:
+    """Return the name that a constraint's faces are registered under."""
+    if isinstance(constraint, UserConstraint):
+        return f"user:{constraint.name}"
+    return constraint.type
