@@ -4,10 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nest_opt.agreement import crosscheck
     from nest_opt.api import SolveResult, VerifyResult, solve, verify
     from nest_opt.errors import InstanceError, NestOptError, PlanError
     from nest_opt.plan.plan import Plan
     from nest_opt.problem import Problem
+    from nest_opt.registry import register
 
 __version__ = "0.1.0"
 
@@ -19,15 +21,19 @@ __all__ = [
     "Problem",
     "SolveResult",
     "VerifyResult",
+    "crosscheck",
+    "register",
     "solve",
     "verify",
 ]
 
 _HOMES = {
     "nest_opt.api": ("SolveResult", "VerifyResult", "solve", "verify"),
+    "nest_opt.agreement": ("crosscheck",),
     "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),
     "nest_opt.problem": ("Problem",),
+    "nest_opt.registry": ("register",),
 }
 
 

@@ -1,7 +1,7 @@
 """The verbs: solve a problem, verify a plan."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,14 +9,15 @@ from nest_opt.dp.infeasible import Diagnosis, diagnose
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import search
 from nest_opt.dp.sources import cell_source
-from nest_opt.errors import ConsistencyError, ModelError
+from nest_opt.errors import ConsistencyError
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
-from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
+from nest_opt.plan.rules import require_checkers
 from nest_opt.plan.violation import Violation
 from nest_opt.problem import Problem
 
+Status = Literal["optimal", "relaxed", "infeasible", "interrupted"]
 Progress = Callable[[int, int, int | None], None]
 
 
@@ -27,10 +28,10 @@ class SolveResult:
     Attributes
     ----------
     status
-        `optimal`: the plan is the best of the aligned family. `feasible`: it
-        is legal, and found without the constraints that the search has no
-        rule for. `infeasible`: the family has no legal plan. `interrupted`:
-        the best plan found so far, if any.
+        `optimal`: the plan is the best of the aligned family. `relaxed`: the
+        best plan without the constraints of `relaxed` breaks some of them,
+        so that there is a bound and no plan. `infeasible`: the family has no
+        legal plan. `interrupted`: the best plan found so far, if any.
     plan, evaluation
         The plan and its independent evaluation.
     bound_ps
@@ -38,13 +39,16 @@ class SolveResult:
     diagnosis
         Why there is no plan, when `infeasible`.
     relaxed
-        Constraint types that the search had no rule for.
+        Constraints that the search had no rule for. An `optimal` plan keeps
+        them: no plan is better even without them.
+    broken
+        What the best plan without them breaks.
     cells, cells_pruned, wall_s
         Size of the search, how much of it bounds settled, and its seconds.
     """
 
     problem: Problem
-    status: Literal["optimal", "feasible", "infeasible", "interrupted"]
+    status: Status
     plan: Plan | None
     evaluation: Evaluation | None
     bound_ps: int | None
@@ -53,6 +57,7 @@ class SolveResult:
     cells: int
     cells_pruned: int
     wall_s: float
+    broken: tuple[Violation, ...] = ()
 
     @property
     def gap(self) -> float | None:
@@ -90,18 +95,19 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     Raises
     ------
     InstanceError
-        If the problem has no legal degrees, or its numbers leave the range
-        of the search.
-    ModelError
-        If the search has no rule for a constraint and its best plan breaks it.
+        If the problem has no legal degrees, its numbers leave the range of
+        the search, or a constraint of a user is not registered.
     ConsistencyError
         If evaluator or checker disagree with the search: a defect.
     """
     start = time.perf_counter()
+    require_checkers(problem)
     costs = Costs(problem)
     source = cell_source(costs)
     found = search(source, progress)
     plan = evaluation = diagnosis = None
+    status: Status = found.status
+    broken: list[Violation] = []
     relaxed = relaxed_constraints(problem)
     if found.placement is not None and found.value_ps is not None:
         evaluation = evaluate(costs, found.placement)
@@ -110,15 +116,25 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
                 f"the search values {found.placement} at {found.value_ps} ps, "
                 f"the evaluator at {evaluation.value_ps} ps: please report this problem file"
             )
-        _refuse_illegal(problem, found.placement, check(costs, found.placement, evaluation))
-        plan = plan_from_placement(
-            problem, found.placement, evaluation.objective, evaluation.value_ps
-        )
+        broken = check(costs, found.placement, evaluation)
+        defects = [violation for violation in broken if violation.rule not in relaxed]
+        if defects:
+            raise ConsistencyError(
+                f"the search returned {found.placement}, which is illegal ({defects[0]}): "
+                "please report this problem file"
+            )
+        if broken:
+            evaluation = None
+            status = "relaxed" if status == "optimal" else status
+        else:
+            plan = plan_from_placement(
+                problem, found.placement, evaluation.objective, evaluation.value_ps
+            )
     elif found.status == "infeasible":
         diagnosis = diagnose(costs, source)
     return SolveResult(
         problem=problem,
-        status="feasible" if found.status == "optimal" and relaxed else found.status,
+        status=status,
         plan=plan,
         evaluation=evaluation,
         bound_ps=found.bound_ps,
@@ -127,27 +143,8 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         cells=found.cells,
         cells_pruned=found.cells_pruned,
         wall_s=time.perf_counter() - start,
+        broken=tuple(broken),
     )
-
-
-def _refuse_illegal(
-    problem: Problem, placement: Placement, violations: Sequence[Violation]
-) -> None:
-    """Raise the error that tells why the search's plan may not leave the program.
-
-    What breaks a constraint that the search has no rule for is no defect.
-    """
-    defects = [v for v in violations if v.rule not in relaxed_constraints(problem)]
-    if defects:
-        raise ConsistencyError(
-            f"the search returned {placement}, which is illegal ({defects[0]}): "
-            "please report this problem file"
-        )
-    if violations:
-        raise ModelError(
-            f"the search has no rule for {violations[0].rule}, and its best plan breaks it "
-            f"({violations[0]}): give the constraint a rule, or solve with a solver that states it"
-        )
 
 
 def verify(plan: Plan) -> VerifyResult:
@@ -159,6 +156,7 @@ def verify(plan: Plan) -> VerifyResult:
         If the plan does not fit its problem: unknown layers, degrees without
         profiles.
     """
+    require_checkers(plan.problem)
     costs = Costs(plan.problem)
     placement = plan.placement()
     claim = None if plan.objective is None else int(plan.objective.value_ps)

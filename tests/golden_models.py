@@ -26,8 +26,14 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 
 CONSTRAINTS: dict[str, dict[str, Any]] = {
     "colocation": {"type": "colocation", "layers": ["second", "third"]},
+    "anti-colocation": {"type": "anti-colocation", "layers": ["third", "fourth"]},
+    "pinned-layers": {"type": "pinned-layers", "layers": ["third"], "stage": -1},
     "forbidden-boundary": {"type": "forbidden-boundary", "after": "first"},
     "hop-latency": {"type": "hop-latency", "limit_s": "1e-12"},
+    "degree-limit": {"type": "degree-limit", "degree": "pp", "at_most": 2},
+    "tp-inside-node": {"type": "tp-inside-node", "level": "node"},
+    "failure-domains": {"type": "failure-domains", "level": "rack"},
+    "power": {"type": "power", "level": "node", "limit_w": 199},
 }
 OBJECTIVES = ("fill-drain", "nest", "bottleneck")
 
@@ -66,7 +72,7 @@ def golden_data(objective: str = "fill-drain", constraint: str | None = None) ->
             "layers": [{"id": name, "type": name} for name in names],
         },
         "cluster": {
-            "device_kinds": {"device": {"memory_bytes": 800, "reserve_bytes": 10}},
+            "device_kinds": {"device": {"memory_bytes": 800, "reserve_bytes": 10, "watts": 100}},
             "devices": [{"kind": "device", "count": 6}],
             "network": {
                 "type": "hierarchical",
@@ -115,8 +121,11 @@ def golden_files() -> dict[str, tuple[str, str | None, str]]:
     }
     files |= {f"objective_{name.replace('-', '_')}": (name, None, "objective")
               for name in OBJECTIVES}  # fmt: skip
+    # The cell has tp = 1, so that every tp group is inside a node: no row.
     files |= {
-        name.replace("-", "_"): ("fill-drain", name, "constraints") for name in CONSTRAINT_FAMILIES
+        name.replace("-", "_"): ("fill-drain", name, "constraints")
+        for name in CONSTRAINT_FAMILIES
+        if name != "tp-inside-node"
     }
     return files
 

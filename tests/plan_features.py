@@ -61,6 +61,10 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
         "memory binds": improves(problem, evaluation.value_ps, "memory"),
         "constraints bind": bool(problem.constraints)
         and improves(problem, evaluation.value_ps, "constraints"),
+        **{
+            f"{name} binds": improves(problem, evaluation.value_ps, name)
+            for name in {constraint.type for constraint in problem.constraints}
+        },
     }
     return {name for name, holds in facts.items() if holds}
 
@@ -129,9 +133,10 @@ def beyond_bottleneck(problem: Problem, placement: Placement, evaluation: Evalua
 
 
 def improves(problem: Problem, value_ps: int, without: str) -> bool:
-    """Whether the best plan gets better without a limit on memory, or without constraints."""
-    if without == "constraints":
-        relaxed = problem.model_copy(update={"constraints": ()})
+    """Whether the best plan gets better without memory limit, constraints, or those of a type."""
+    if without != "memory":
+        kept = tuple(c for c in problem.constraints if without not in ("constraints", c.type))
+        relaxed = problem.model_copy(update={"constraints": kept})
     else:
         kinds = {
             name: kind.model_copy(update={"memory_bytes": 10**15})

@@ -7,16 +7,20 @@ less lets a wrong search pass.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from math import ceil, prod
 from typing import Any
 
 from oracle import Oracle, layer_names
 from random_models import Character, Degrees, random_edges, random_model
 
-from nest_opt import Problem
+from nest_opt import InstanceError, Problem, solve
+from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans
+from nest_opt.plan.check import check
+from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.placement import Placement
 from nest_opt.problem.validation import build
 
 MOST_DEVICES = 12
@@ -85,6 +89,8 @@ def random_data(seed: int) -> dict[str, Any]:
     elif character == "duel" or rng.random() < 0.45:
         _fix_degrees(rng, data, pairs, devices // 2, devices)
     _constrain(rng, data)
+    # A source of its own: problems without these stay what they were.
+    _constrain_further(random.Random(f"further constraints {seed}"), data)
     _tighten(rng, data, pairs, devices)
     return data
 
@@ -324,6 +330,134 @@ def _constrain(rng: random.Random, data: dict[str, Any]) -> None:
         constraints.append({"type": "hop-latency", "limit_s": limit})
     if constraints:
         data["constraints"] = constraints
+
+
+FURTHER_SHARE = 0.2
+WATTS = "2.5"
+
+
+def _constrain_further(rng: random.Random, data: dict[str, Any]) -> None:
+    """Add constraints on stages, degrees and device maps to some problems."""
+    while rng.random() < FURTHER_SHARE:
+        made = rng.choice(list(MAKERS.values()))(rng, data)
+        if made:
+            data.setdefault("constraints", []).append(made)
+            data["cluster"]["device_kinds"]["device"]["watts"] = WATTS
+
+
+def _names(data: Mapping[str, Any]) -> list[str]:
+    return [name for entry in data["model"]["layers"] for name in layer_names(entry)]
+
+
+def _anti_colocation(rng: random.Random, data: Mapping[str, Any]) -> dict[str, Any] | None:
+    names = _names(data)
+    if len(names) < 2:
+        return None
+    apart = rng.sample(names, min(len(names), rng.choice((2, 2, 2, 3))))
+    return {"type": "anti-colocation", "layers": apart}
+
+
+def _pinned_layers(rng: random.Random, data: Mapping[str, Any]) -> dict[str, Any]:
+    names = _names(data)
+    place = rng.randrange(len(names))
+    last = len(names) - 1 - place
+    stage = rng.choice((rng.randint(0, min(place, 3)), -1 - rng.randint(0, min(last, 3))))
+    layers = names[place : place + rng.choice((1, 1, 2))]
+    return {"type": "pinned-layers", "layers": layers, "stage": stage}
+
+
+def _degree_limit(rng: random.Random, data: Mapping[str, Any]) -> dict[str, Any]:
+    degree = rng.choice(("microbatch", "tp", "cp", "ep", "dp", "dp", "pp", "pp"))
+    limits = rng.choice(
+        (
+            {"at_least": rng.randint(1, 3)},
+            {"at_most": rng.randint(1, 3)},
+            {"multiple_of": rng.choice((2, 2, 3))},
+            {"divides": rng.choice((4, 6, 9, 10))},
+            {"at_least": 2, "at_most": rng.randint(2, 4)},
+            {"multiple_of": 2, "divides": rng.choice((4, 6, 12))},
+        )
+    )
+    return {"type": "degree-limit", "degree": degree, **limits}
+
+
+def _level(rng: random.Random, data: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the name of a level and the devices in one of its groups."""
+    levels = data["cluster"]["network"]["levels"]
+    number = rng.randrange(len(levels)) if rng.random() < 0.4 else max(0, len(levels) - 2)
+    return levels[number]["name"], prod(level["size"] for level in levels[: number + 1])
+
+
+def _tp_inside_node(rng: random.Random, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "tp-inside-node", "level": _level(rng, data)[0]}
+
+
+def _failure_domains(rng: random.Random, data: Mapping[str, Any]) -> dict[str, Any]:
+    made = {"type": "failure-domains", "level": _level(rng, data)[0]}
+    return made if rng.random() < 0.5 else {**made, "at_most": rng.randint(1, 3)}
+
+
+def _power(rng: random.Random, data: Mapping[str, Any]) -> dict[str, Any]:
+    level, size = _level(rng, data)
+    devices = rng.randint(max(1, size // 2), size)
+    limit = devices * Fraction(WATTS) + rng.choice((0, 0, 1, Fraction("-0.5")))
+    return {"type": "power", "level": level, "limit_w": _decimal(limit)}
+
+
+MAKERS = {
+    "anti-colocation": _anti_colocation,
+    "pinned-layers": _pinned_layers,
+    "degree-limit": _degree_limit,
+    "tp-inside-node": _tp_inside_node,
+    "failure-domains": _failure_domains,
+    "power": _power,
+}
+
+
+def binding_data(kind: str, seed: int) -> dict[str, Any] | None:
+    """Return a problem with one constraint of a type, which its best plan without it breaks.
+
+    Some other plan of the family keeps it, so that it has a plan. None where few
+    tries find no such constraint.
+    """
+    data = random_data(seed)
+    data["cluster"]["device_kinds"]["device"]["watts"] = WATTS
+    data["constraints"] = []
+    problem = build(Problem, data, "free")
+    rng = random.Random(f"{kind} {seed}")
+    try:
+        best = solve(problem).plan
+    except InstanceError:
+        return None
+    if best is None:
+        return None
+    placements = list(_some_placements(rng, problem))
+    for _ in range(8):
+        made = MAKERS[kind](rng, data)
+        constrained = {**data, "constraints": [made] if made else []}
+        costs = Costs(build(Problem, constrained, kind))
+        if check(costs, best.placement()) and any(
+            not check(costs, placement) for placement in placements
+        ):
+            return constrained
+    return None
+
+
+def _some_placements(rng: random.Random, problem: Problem) -> Iterator[Placement]:
+    """Yield a placement of each of a few cells, in memory's limits."""
+    cells = list(enumerate_cells(problem))
+    for cell in rng.sample(cells, min(len(cells), 10)):
+        plans = list(islice(enumerate_plans(Costs(problem), cell), 200))
+        if plans:
+            plan, device_map = rng.choice(plans), cell.device_map
+            yield Placement(
+                *cell.pair,
+                device_map.replicas,
+                device_map.order,
+                device_map.pitch,
+                plan.ends,
+                tuple(stage.recompute for stage in plan.stages),
+            )
 
 
 def _tighten(

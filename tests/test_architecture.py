@@ -22,7 +22,9 @@ ALLOWED = {
     "certify": {"errors", "problem", "network", "cost", "plan"},
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
+    "registry": {"errors", "problem", "plan", "dp", "milp"},
     "api": {"errors", "problem", "network", "cost", "plan", "dp"},
+    "agreement": {"errors", "problem", "certify", "milp", "api", "registry"},
     "cli": {"errors", "problem", "network", "cost", "plan", "models", "api", "dp"},
 }
 

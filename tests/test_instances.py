@@ -224,13 +224,49 @@ def test_relayed_tensor_is_paid_at_both_boundaries() -> None:
     assert middle["hop out"] == 3 * PS_PER_S + PS_PER_S // 1000
 
 
-@pytest.mark.parametrize("name", ["colocation", "forbidden-boundary", "hop-latency-limit"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "colocation",
+        "anti-colocation",
+        "pinned-layers",
+        "forbidden-boundary",
+        "hop-latency-limit",
+        "degree-limit",
+        "tp-inside-node",
+        "failure-domains",
+        "power-limit",
+    ],
+)
 def test_constraint_changes_the_answer(name: str) -> None:
     """Without its constraint the instance has another, strictly better plan."""
     problem = tiny(name)
     free = changed(problem, constraints=[])
     assert value(free) < value(problem)
     assert placement(best(free)) != placement(best(problem))
+
+
+def test_failure_domains_keep_replicas_in_nodes_of_their_own() -> None:
+    """With the constraint no node has devices of both replicas, without it both nodes have."""
+    problem = tiny("failure-domains")
+    for constrained, shared in ((problem, 1), (changed(problem, constraints=[]), 2)):
+        device_map = placement(best(constrained)).device_map
+        for node in (0, 1):
+            held = {
+                replica
+                for replica in range(2)
+                for stage in range(2)
+                if device_map.block(replica, stage).start // 2 == node
+            }
+            assert len(held) == shared
+
+
+def test_power_limit_feeds_one_device_a_node() -> None:
+    """A watt less than two devices draw leaves one of each node; two devices' watts leave both."""
+    problem = tiny("power-limit")
+    for limit, devices in ((1399, 2), (1400, 4)):
+        limited = changed(problem, constraints__0__limit_w=limit)
+        assert placement(best(limited)).device_map.devices_used == devices
 
 
 def test_hop_latency_limit_decides_what_crosses_the_nodes() -> None:

@@ -194,8 +194,13 @@ def test_linear_relaxation_is_pinned(objective: str) -> None:
 # Each constraint alone
 
 
-def lone_data(constraint: dict[str, Any] | None, memory_bytes: int = 800) -> dict[str, Any]:
-    """Return the golden problem with four stages of one layer each: a single placement."""
+def lone_data(
+    constraint: dict[str, Any] | None, memory_bytes: int = 800, kind: str = ""
+) -> dict[str, Any]:
+    """Return the golden problem with four stages of one layer each: a single placement.
+
+    `kind` is the type of constraint that the placement shall be able to break.
+    """
     data = golden_data()
     data["cluster"]["device_kinds"]["device"]["memory_bytes"] = memory_bytes
     data["search"] = {
@@ -203,13 +208,31 @@ def lone_data(constraint: dict[str, Any] | None, memory_bytes: int = 800) -> dic
         "order": ["pp-inner"], "pitch": ["tight"],
     }  # fmt: skip
     data["constraints"] = [constraint] if constraint else []
+    if kind == "anti-colocation":
+        # One stage of all layers, on a device with room for them.
+        data["search"]["pp"] = [1]
+        data["cluster"]["device_kinds"]["device"]["memory_bytes"] *= 10
+    if kind in ("tp-inside-node", "failure-domains"):
+        _widen(data, kind)
     return data
+
+
+def _widen(data: dict[str, Any], kind: str) -> None:
+    """Give eight devices to the placement: tensor pairs on nodes of one, or two replicas."""
+    cluster, wide = data["cluster"], kind == "tp-inside-node"
+    cluster["devices"][0]["count"] = 8
+    for level, size in zip(cluster["network"]["levels"], (1, 8) if wide else (2, 4), strict=True):
+        level["size"] = size
+    if wide:
+        for layer_type in data["model"]["layer_types"].values():
+            layer_type["profiles"][0]["tp"] = 2
+    data["search"].update({"tp": [2]} if wide else {"dp": [2]})
 
 
 # The second stage of the placement takes 304 + 3 * 42 + 5 + 10 bytes.
 VIOLATIONS: dict[str, dict[str, Any]] = {
     "memory": {"constraint": None, "memory_bytes": 444},
-    **{name: {"constraint": constraint} for name, constraint in CONSTRAINTS.items()},
+    **{name: {"constraint": constraint, "kind": name} for name, constraint in CONSTRAINTS.items()},
 }
 
 
@@ -234,7 +257,7 @@ def test_each_constraint_alone_is_rejected(rule: str) -> None:
     session = HighsSession(formulation.model)
     assert fixed_value(formulation, session, placement) is None
 
-    free = build_problem(Problem, lone_data(None, 445), "free")
+    free = build_problem(Problem, lone_data(None, 445, rule), "free")
     assert not check(Costs(free), placement)
     assert solve(free).status == "optimal"
     assert exact(free).status == "optimal"
@@ -519,7 +542,7 @@ def test_a_constraint_without_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -
     """A constraint that the program cannot state is an error: without it, it would be another."""
     problem = build_problem(Problem, golden_data(constraint="colocation"), "colocated")
     monkeypatch.delitem(CONSTRAINT_FAMILIES, "colocation")
-    with pytest.raises(ModelError, match=r"constraints\[0\]: found type 'colocation'"):
+    with pytest.raises(ModelError, match=r"constraints\[0\]: found 'colocation'"):
         exact(problem)
 
 

@@ -68,7 +68,18 @@ def cells(row: str) -> list[str]:
 
 
 # Constraints are told in one table, a row for each type.
-CONSTRAINTS = {"Colocation", "ForbiddenBoundary", "HopLatency"}
+CONSTRAINTS = {
+    "AntiColocation",
+    "Colocation",
+    "DegreeLimit",
+    "FailureDomains",
+    "ForbiddenBoundary",
+    "HopLatency",
+    "PinnedLayers",
+    "Power",
+    "TpInsideNode",
+    "UserConstraint",
+}
 OBJECTS = sorted(set(entities()) - CONSTRAINTS)
 
 

@@ -242,6 +242,8 @@ def with_names(data: Data, rename: Callable[[str], str]) -> Data:
             constraint["layers"] = [names[name] for name in constraint["layers"]]
         if "after" in constraint:
             constraint["after"] = names[constraint["after"]]
+        if "level" in constraint:
+            constraint["level"] = rename(constraint["level"])
     for level in levels(renamed):
         level["name"] = rename(level["name"])
     renamed["cluster"]["device_kinds"] = {rename("device"): cluster["device_kinds"]["device"]}

@@ -7,7 +7,6 @@ from samples import layer_type, problem_data, sample
 
 from nest_opt import InstanceError, Problem, solve, verify
 from nest_opt.dp.rules import RULES
-from nest_opt.errors import ModelError
 from nest_opt.problem.validation import build
 
 
@@ -193,17 +192,19 @@ def test_verify_finds_too_little_memory() -> None:
     assert [violation.rule for violation in violations] == ["memory", "memory"]
 
 
-def test_a_constraint_without_a_rule_is_left_out_of_the_proof(
+def test_a_constraint_without_a_rule_is_left_out_of_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A plan that keeps it is feasible, not optimal; one that breaks it does not leave."""
+    """Where the relaxed optimum keeps it, that is optimal; where not, there is a bound alone."""
     monkeypatch.delitem(RULES, "forbidden-boundary")
     kept = [{"type": "forbidden-boundary", "after": "layer-3"}]
     result = solve(sample(constraints=kept))
-    assert (result.status, result.relaxed) == ("feasible", ("forbidden-boundary",))
+    assert (result.status, result.relaxed) == ("optimal", ("forbidden-boundary",))
     broken = [{"type": "forbidden-boundary", "after": "layer-1"}]
-    with pytest.raises(ModelError, match="no rule for forbidden-boundary"):
-        solve(sample(search={"pp": [2]}, constraints=broken))
+    result = solve(sample(search={"pp": [2]}, constraints=broken))
+    assert (result.status, result.plan) == ("relaxed", None)
+    assert result.bound_ps is not None
+    assert [violation.rule for violation in result.broken] == ["forbidden-boundary"]
 
 
 def test_a_tensor_without_bytes_is_refused_not_left_out() -> None:

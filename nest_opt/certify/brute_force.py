@@ -26,7 +26,7 @@ from nest_opt.plan.evaluate import (
     evaluated_objective,
 )
 from nest_opt.plan.placement import Cell, DeviceMap, MapOrder, Placement
-from nest_opt.plan.rules import CHECKERS
+from nest_opt.plan.rules import require_checkers, violations_of
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 
@@ -84,6 +84,7 @@ def brute_force(problem: Problem) -> BruteForceResult:
         If no optimal plan has the modes of that form, or evaluator or checker
         disagree with what was found: a defect of the package.
     """
+    require_checkers(problem)
     costs = Costs(problem)
     best: int | None = None
     winner: Placement | None = None
@@ -261,17 +262,12 @@ def _is_pitch(problem: Problem, pitch: int, unit: int, units: int) -> bool:
 
 
 def _keeps_constraints(costs: Costs, cell: Cell, placement: Placement, plan: CellPlan) -> bool:
-    constraints = costs.problem.constraints
-    if not constraints:
+    if not costs.problem.constraints:
         return True
     evaluation = Evaluation(
         evaluated_objective(costs.problem), cell.rounds, plan.stages, plan.value_ps
     )
-    return not any(
-        violation
-        for constraint in constraints
-        for violation in CHECKERS[constraint.type](constraint, costs, placement, evaluation)
-    )
+    return next(violations_of(costs, placement, evaluation), None) is None
 
 
 def _placement(cell: Cell, plan: CellPlan) -> Placement:

@@ -62,6 +62,8 @@ def solve_json(result: SolveResult) -> Object:
         "cells_pruned": result.cells_pruned,
     }
     data["relaxed_constraints"] = list(result.relaxed)
+    if result.broken:
+        data["broken"] = [str(violation) for violation in result.broken]
     if result.status == "infeasible":
         data["diagnosis"] = diagnosis_json(failure(result.problem, result.diagnosis))
     return data

@@ -63,6 +63,8 @@ def solve_report(
     """
     if result.status == "infeasible":
         yield from _infeasible(result, failure(result.problem, result.diagnosis), fewest)
+    elif result.status == "relaxed":
+        yield from _broken(result)
     elif result.plan is None or result.evaluation is None:
         yield Text("interrupted: no plan yet", style="bold")
     else:
@@ -95,11 +97,25 @@ def _found(result: SolveResult, plan: Plan, evaluation: Evaluation) -> Iterator[
     }
     if result.relaxed:
         rows["left out"] = (
-            f"constraints {', '.join(sorted(set(result.relaxed)))} have no rule in the search: "
-            "the bound leaves them out"
+            f"constraints {', '.join(sorted(set(result.relaxed)))} have no rule in the search; "
+            "the plan keeps them"
         )
     yield facts(rows)
     yield stage_table(plan, evaluation)
+
+
+def _broken(result: SolveResult) -> Iterator[RenderableType]:
+    """Yield what the best plan without the constraints left out breaks, and its bound."""
+    names = ", ".join(sorted(set(result.relaxed)))
+    yield Text(f"relaxed: the best plan without {names} breaks it", style="bold")
+    bound = "none" if result.bound_ps is None else seconds_text(result.bound_ps)
+    yield facts(
+        {
+            "bound": f"{bound}: no plan of the aligned family is faster",
+            "broken": "\n".join(map(str, result.broken)),
+            "to solve": "give the constraint a rule for the search (docs/adding_a_constraint.md)",
+        }
+    )
 
 
 def _bound_text(result: SolveResult) -> str:

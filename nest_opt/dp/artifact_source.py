@@ -6,6 +6,7 @@ number of stages and of replicas.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -247,8 +248,9 @@ class ArtifactSource:
             )
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
-        """Whether a device map exists: always, on enough devices."""
-        return True
+        """Whether S is asked for: on enough devices there is a device map."""
+        asked = self._problem.search.pp
+        return not asked or stages in asked
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
@@ -261,3 +263,12 @@ class ArtifactSource:
         """Yield, per position from the end, the bytes of every interval."""
         matrices = self._of(case.configuration)
         return (matrices.memory(place) for place in range(1, matrices.layers + 1))
+
+    @property
+    def numbers_matter(self) -> bool:
+        """Return False: there are no constraints here."""
+        return False
+
+    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
+        """Return the bytes of every interval of S stages, last stage first."""
+        return list(islice(self.memory(case), stages))

@@ -1,7 +1,7 @@
 """The default cost model's cells of the aligned family, with their bounds."""
 
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count, islice
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.family import aligned_maps
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
-from nest_opt.dp.matrices import LazyMatrices, PairMatrices
+from nest_opt.dp.matrices import Held, LazyMatrices, PairMatrices, with_held
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
@@ -39,9 +39,7 @@ class DefaultSource:
     def matrices(self, pair: tuple[int, Configuration]) -> PairMatrices:
         """Return the matrices of a pair, built once."""
         if pair not in self._matrices:
-            self._matrices[pair] = PairMatrices(
-                self._table, pair, self._restriction.cuts, self._restriction.highest_hop_level
-            )
+            self._matrices[pair] = PairMatrices(self._table, pair, self._restriction)
         return self._matrices[pair]
 
     def vectors(self, configuration: Configuration) -> LevelVectors:
@@ -52,7 +50,17 @@ class DefaultSource:
 
     def groups(self) -> list[Group]:
         """Return every group with a bound in closed form, memory aside."""
-        return [group for pair in self._table.pairs for group in self._groups_of(pair)]
+        return [
+            group
+            for pair in self._table.pairs
+            if self._restriction.allows_pair(*pair) and self._may_have_tp(pair[1])
+            for group in self._groups_of(pair)
+        ]
+
+    def _may_have_tp(self, configuration: Configuration) -> bool:
+        """Whether some device map keeps tp groups on the levels that they may use."""
+        most = self._restriction.highest_tp_level
+        return most is None or self._least_levels(configuration)[0] <= most
 
     def _groups_of(self, pair: tuple[int, Configuration]) -> Iterator[Group]:
         """Yield the groups of a pair: sums over all layers, even shares, the largest layer.
@@ -63,7 +71,7 @@ class DefaultSource:
         """
         microbatch, configuration = pair
         a = configuration.block_size
-        job, search = self._problem.job, self._problem.search
+        job = self._problem.job
         *inside, hop = self._least_levels(configuration)
         times = self.matrices(pair).plain_layer_times(tuple(inside))
         layers, largest = int(times.sum()), int(times.max())
@@ -71,8 +79,10 @@ class DefaultSource:
         for replicas in self._table.replicas[pair]:
             rounds = rounds_per_batch(job, microbatch, configuration.ep, replicas)
             assert rounds is not None
+            if not self._restriction.allows_replicas(replicas):
+                continue
             for stages in range(1, self._most_stages(configuration, replicas) + 1):
-                if search.pp and stages not in search.pp:
+                if not self._allows_stages(stages):
                     continue
                 total = layers + (stages - 1) * per_cut
                 slowest = max(largest, -(-total // stages))
@@ -82,6 +92,10 @@ class DefaultSource:
                     bound, a * replicas * stages, stages, replicas, microbatch, configuration,
                     rounds,
                 )  # fmt: skip
+
+    def _allows_stages(self, stages: int) -> bool:
+        asked = self._problem.search.pp
+        return (not asked or stages in asked) and self._restriction.allows_stages(stages)
 
     def _most_stages(self, configuration: Configuration, replicas: int) -> int:
         return min(self._table.layer_count, self._devices // (configuration.block_size * replicas))
@@ -183,17 +197,31 @@ class DefaultSource:
         """Return the objective of a cell."""
         return objective_weights(self._problem.job.objective, cell.device_map.stages, cell.rounds)
 
-    def _keys(self, cell: Cell) -> list[tuple[LevelSet, int]]:
-        """Return (levels, microbatches in flight) of each stage, last stage first."""
+    def _keys(self, cell: Cell) -> list[tuple[LevelSet, int, Held]]:
+        """Return (levels, microbatches in flight, layers held) of each stage, last stage first."""
         sets = self.vectors(cell.configuration).stage_sets(cell.device_map)
         count = len(sets)
         keys = [
-            (levels, in_flight_1f1b(stage, count, cell.rounds)) for stage, levels in enumerate(sets)
+            (levels, in_flight_1f1b(stage, count, cell.rounds), held)
+            for stage, (levels, held) in enumerate(zip(sets, self._held(count), strict=True))
         ]
         return keys[::-1]
 
+    def _held(self, stages: int) -> list[Held]:
+        """Return, for each of so many stages, the layers that pins want in it."""
+        held: list[Held] = [None] * stages
+        for pin in self._restriction.pins:
+            stage = pin.stage_of(stages)
+            assert stage is not None
+            places = [self._problem.model.index[name] for name in pin.layers]
+            places += held[stage] or ()
+            held[stage] = min(places), max(places)
+        return held
+
     def bound_ps(self, cell: Cell) -> int | None:
         """Return the objective's terms in F, each at its least, plus the least sync."""
+        if not self._restriction.allows_map(cell.device_map):
+            return None
         slowest, total = self.matrices(cell.pair).least(self._keys(cell))
         weights = self.weights(cell)
         if slowest >= INFINITE:
@@ -232,9 +260,11 @@ class DefaultSource:
         many devices would do.
         """
         for pair, degrees in self._table.replicas.items():
+            if not self._restriction.allows_pair(*pair):
+                continue
             if self._every_map_allowed:
                 degrees = self._fewest_replicas(pair)
-            for replicas in degrees:
+            for replicas in filter(self._restriction.allows_replicas, degrees):
                 rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
                 if rounds is not None:
                     block = pair[1].block_size * replicas
@@ -252,20 +282,28 @@ class DefaultSource:
 
     @property
     def _every_map_allowed(self) -> bool:
-        """Whether there is a legal device map for all degrees that the devices suffice for."""
+        """Whether there is a legal device map for all degrees that the devices suffice for.
+
+        Where dp is limited the fewest replicas cannot stand for more, so that
+        counts as a limit of maps.
+        """
         always = {"tight", "spread"} & set(self._problem.search.pitch)
-        return bool(always) and self._restriction.highest_hop_level is None
+        taken = self._restriction
+        limited = taken.limits_levels or taken.limits_replicas or taken.device_maps
+        return bool(always) and not limited
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
-        """Whether some device map with S stages exists, memory aside."""
+        """Whether some legal device map with S stages exists, memory aside."""
+        if not self._allows_stages(stages):
+            return False
         if self._every_map_allowed:
             return True
-        limit = self._restriction.highest_hop_level
+        matrices = self.matrices((case.microbatch, case.configuration))
         vectors = self.vectors(case.configuration)
         return any(
-            limit is None
-            or all(max(member[3:]) <= limit for s in vectors.stage_sets(m) for member in s)
-            for m in self._maps(case.configuration.block_size, case.replicas, stages)
+            self._restriction.allows_map(device_map)
+            and not any(map(matrices.is_forbidden, chain(*vectors.stage_sets(device_map))))
+            for device_map in self._maps(case.configuration.block_size, case.replicas, stages)
         )
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
@@ -286,3 +324,13 @@ class DefaultSource:
             if used is None or place <= case.rounds:
                 used = matrices.memory(min(place, case.rounds))
             yield used
+
+    @property
+    def numbers_matter(self) -> bool:
+        """Whether layers are pinned to stages."""
+        return bool(self._restriction.pins)
+
+    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
+        """Return the least bytes of every interval of S stages, last stage first."""
+        held = reversed(self._held(stages))
+        return list(map(with_held, islice(self.memory(case), stages), held))

@@ -1,6 +1,8 @@
 """Why nothing fits: the closest placement, its heaviest stage, and the least that helps."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 from nest_opt.dp.chain import (
     INFINITE,
@@ -54,23 +56,16 @@ class _Closest:
 
 def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     """Find the placement that needs the least memory, and what would make it fit."""
-    search = costs.problem.search
     closest: _Closest | None = None
     devices: int | None = None
     for case in sorted(source.memory_cases(), key=lambda case: _fewest_devices(source, case)):
         if not _may_improve(source, case, closest, devices):
             continue
         block = case.configuration.block_size * case.replicas
-        suffix: Array | None = None
-        for stages, used in enumerate(source.memory(case), start=1):
+        for stages, need in enumerate(_needs(source, case), start=1):
             if stages > case.most_stages and devices is not None and block * stages >= devices:
                 break
-            suffix = suffix_start(len(used) - 1) if suffix is None else suffix
-            need = int(extend_max(used[:1], suffix)[0])
-            suffix = extend_max(used, suffix)
-            if need >= INFINITE or (search.pp and stages not in search.pp):
-                continue
-            if not source.allows(case, stages):
+            if need >= INFINITE or not source.allows(case, stages):
                 continue
             if stages <= case.most_stages and (closest is None or need < closest.need_bytes):
                 closest = _Closest(need, case, stages)
@@ -82,6 +77,25 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     share = costs.problem.cluster.device_kind.usable_share
     memory = -(-closest.need_bytes * share.as_integer_ratio()[1] // share.as_integer_ratio()[0])
     return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices)
+
+
+def _needs(source: CellSource, case: MemoryCase) -> Iterator[int]:
+    """Yield, for S = 1, 2, ..., the least bytes of the heaviest stage; INFINITE if none is legal.
+
+    Pipelines of more stages continue those of fewer from the end, unless it
+    matters which number a stage has.
+    """
+    suffix: Array | None = None
+    for stages, used in enumerate(source.memory(case), start=1):
+        suffix = suffix_start(len(used) - 1) if suffix is None else suffix
+        if not source.numbers_matter:
+            yield int(extend_max(used[:1], suffix)[0])
+            suffix = extend_max(used, suffix)
+        elif source.allows(case, stages):
+            matrices = source.memory_of(case, stages)
+            yield int(reduce(lambda rest, matrix: extend_max(matrix, rest), matrices, suffix)[0])
+        else:
+            yield INFINITE
 
 
 def _fewest_devices(source: CellSource, case: MemoryCase) -> int:
@@ -105,7 +119,7 @@ def _may_improve(
 def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int, StageEvaluation]:
     """Return number and terms of the heaviest stage of the closest placement."""
     case, stages = closest.case, closest.stages
-    used = [matrix for matrix, _ in zip(source.memory(case), range(stages), strict=False)]
+    used = source.memory_of(case, stages)
     passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
     ends = first_ends(passes, 0)
     a = case.configuration.block_size

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import overload
+from typing import TypeAlias, overload
 
 import numpy as np
 
 from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncKey, copies
 from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
+from nest_opt.dp.rules import Restriction
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Recompute
 
@@ -17,6 +18,9 @@ from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Recompute
 # dropped is computed anew.
 KEPT_ENTRIES = 2**21
 MIN_KEPT = 8
+
+# First and last of the layers that a stage must hold, None where any will do.
+Held: TypeAlias = tuple[int, int] | None
 
 
 class LazyMatrices(Sequence[Array]):
@@ -41,6 +45,16 @@ class LazyMatrices(Sequence[Array]):
         return self._make(*self._keys[place])
 
 
+def with_held(matrix: Array, held: Held) -> Array:
+    """Return a matrix that is `INFINITE` for intervals without the layers to be held."""
+    if held is None:
+        return matrix
+    first, last = held
+    masked = np.full_like(matrix, INFINITE)
+    masked[: first + 1, last + 1 :] = matrix[: first + 1, last + 1 :]
+    return masked
+
+
 @dataclass
 class Suffix:
     """The last stages of a pipeline: least max F and least sum F from each layer on.
@@ -50,7 +64,7 @@ class Suffix:
 
     max_ps: Array
     sum_ps: Array
-    longer: dict[tuple[LevelSet, int], "Suffix"] = field(default_factory=dict)
+    longer: dict[tuple[LevelSet, int, Held], "Suffix"] = field(default_factory=dict)
 
 
 class PairMatrices:
@@ -62,27 +76,28 @@ class PairMatrices:
         The coefficients.
     microbatch, configuration
         b and k.
-    forbidden_cuts, highest_hop_level
-        What the constraints take away, see `nest_opt.dp.rules`.
+    restriction
+        What the constraints take away.
     """
 
     def __init__(
         self,
         table: CostTable,
         pair: tuple[int, Configuration],
-        forbidden_cuts: frozenset[int],
-        highest_hop_level: int | None,
+        restriction: Restriction,
     ) -> None:
         self._table = table
         self._configuration = pair[1]
         self._costs = table.pairs[pair]
-        self._highest_hop_level = highest_hop_level
+        self._restriction = restriction
         self._rows = np.array(table.layer_rows)
         n = self.layers = len(self._rows)
         cut = np.zeros(n + 1, np.bool_)
-        cut[[c for c in forbidden_cuts if 0 < c < n]] = True
+        cut[[c for c in restriction.cuts if 0 < c < n]] = True
         ordered = np.arange(n + 1)[:, None] < np.arange(n + 1)[None, :]
         self._empty = ~ordered | cut[:, None] | cut[None, :]
+        for first, second in restriction.apart:
+            self._empty[: first + 1, second + 1 :] = True
         self.modes: list[Recompute] = [m for m in RECOMPUTE_MODES if m in self._costs.stash_bytes]
         kept = max(MIN_KEPT, KEPT_ENTRIES // (n + 1) ** 2)
         self._mode_times = lru_cache(kept)(self._compute_mode_times)
@@ -165,8 +180,7 @@ class PairMatrices:
                 forward += self._prefix(costs.forward_collective_ps[group][level])
                 backward += self._prefix(costs.backward_collective_ps[group][level])
         plain = self._intervals(forward + backward)
-        limit = self._highest_hop_level
-        if limit is not None and max(hop_in, hop_out) > limit:
+        if self.is_forbidden(member):
             plain = np.full_like(plain, INFINITE)
         else:
             if hop_in != NO_HOP:
@@ -175,9 +189,18 @@ class PairMatrices:
                 plain = plain + np.array(costs.hop_ps[hop_out], np.int64)[None, :]
         return plain, np.minimum(plain + self._intervals(forward), INFINITE)
 
-    def stage_time(self, levels: LevelSet, in_flight: int) -> Array:
+    def is_forbidden(self, member: Levels) -> bool:
+        """Whether a tuple of levels has a tp group or a hop on a level above its limit."""
+        tp, _, _, hop_in, hop_out = member
+        most_tp = self._restriction.highest_tp_level
+        most_hop = self._restriction.highest_hop_level
+        return (most_tp is not None and tp > most_tp) or (
+            most_hop is not None and max(hop_in, hop_out) > most_hop
+        )
+
+    def stage_time(self, levels: LevelSet, in_flight: int, held: Held = None) -> Array:
         """Return the least F of each interval that fits with `in_flight` stashes."""
-        return self._kept_stage_time(levels, in_flight)
+        return with_held(self._kept_stage_time(levels, in_flight), held)
 
     def _compute_stage_time(self, levels: LevelSet, in_flight: int) -> Array:
         times = self._mode_times(levels)
@@ -236,9 +259,9 @@ class PairMatrices:
             for name in CLASSES
         )
 
-    def longer(self, suffix: Suffix, levels: LevelSet, in_flight: int) -> Suffix:
+    def longer(self, suffix: Suffix, levels: LevelSet, in_flight: int, held: Held = None) -> Suffix:
         """Return a suffix with one more stage before it."""
-        key = (levels, in_flight)
+        key = (levels, in_flight, held)
         if key not in suffix.longer:
             time = self.stage_time(*key)
             suffix.longer[key] = Suffix(
@@ -246,12 +269,14 @@ class PairMatrices:
             )
         return suffix.longer[key]
 
-    def whole(self, suffix: Suffix, levels: LevelSet, in_flight: int) -> tuple[int, int]:
+    def whole(
+        self, suffix: Suffix, levels: LevelSet, in_flight: int, held: Held = None
+    ) -> tuple[int, int]:
         """Return (least max F, least sum F) of a suffix with the first stage before it."""
-        first = self.stage_time(levels, in_flight)[:1]
+        first = self.stage_time(levels, in_flight, held)[:1]
         return int(extend_max(first, suffix.max_ps)[0]), int(extend_sum(first, suffix.sum_ps)[0])
 
-    def least(self, keys: Sequence[tuple[LevelSet, int]]) -> tuple[int, int]:
+    def least(self, keys: Sequence[tuple[LevelSet, int, Held]]) -> tuple[int, int]:
         """Return (least max F, least sum F) of pipelines with these keys, last stage first."""
         suffix = self.root
         for key in keys[:-1]:

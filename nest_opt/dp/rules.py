@@ -6,10 +6,27 @@ type without a rule makes the DP's answer a relaxation, and the result says so.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
-from nest_opt.problem import Colocation, ForbiddenBoundary, HopLatency, Problem
+from nest_opt.dp.occupancy import most_devices, most_replicas
+from nest_opt.plan.placement import DeviceMap
+from nest_opt.problem import (
+    AntiColocation,
+    Colocation,
+    Configuration,
+    DegreeLimit,
+    FailureDomains,
+    ForbiddenBoundary,
+    HopLatency,
+    PinnedLayers,
+    Power,
+    Problem,
+    TpInsideNode,
+    rule_of,
+)
 
 
 @dataclass(frozen=True)
@@ -20,22 +37,98 @@ class Restriction:
     ----------
     cuts
         Places in the listed order where no stage may end (0 < cut < n).
-    highest_hop_level
-        Highest network level that a hop may use, None for any; -1 for none.
+    apart
+        Pairs (first, second) of places, first < second, that no stage may
+        both hold.
+    pins
+        Layers that must be in a stage of a given number.
+    highest_hop_level, highest_tp_level
+        Highest network level that a hop, or a tensor-parallel group, may
+        use; None for any, -1 for none.
+    degrees
+        Limits of degrees.
+    device_maps
+        What a device map must satisfy, each.
     """
 
     cuts: frozenset[int] = frozenset()
+    apart: frozenset[tuple[int, int]] = frozenset()
+    pins: tuple[PinnedLayers, ...] = ()
     highest_hop_level: int | None = None
+    highest_tp_level: int | None = None
+    degrees: tuple[DegreeLimit, ...] = ()
+    device_maps: tuple[Callable[[DeviceMap], bool], ...] = ()
 
     def __and__(self, other: "Restriction") -> "Restriction":
-        limits = [r.highest_hop_level for r in (self, other) if r.highest_hop_level is not None]
-        return Restriction(self.cuts | other.cuts, min(limits) if limits else None)
+        return Restriction(
+            self.cuts | other.cuts,
+            self.apart | other.apart,
+            self.pins + other.pins,
+            _least(self.highest_hop_level, other.highest_hop_level),
+            _least(self.highest_tp_level, other.highest_tp_level),
+            self.degrees + other.degrees,
+            self.device_maps + other.device_maps,
+        )
+
+    def allows_pair(self, microbatch: int, configuration: Configuration) -> bool:
+        """Whether the limits allow a microbatch size and a configuration."""
+        k = configuration
+        return all(
+            self._allows(name, value)
+            for name, value in (
+                ("microbatch", microbatch),
+                ("tp", k.tp),
+                ("cp", k.cp),
+                ("ep", k.ep),
+            )
+        )
+
+    def allows_replicas(self, replicas: int) -> bool:
+        """Whether the limits allow a data-parallel degree."""
+        return self._allows("dp", replicas)
+
+    def allows_stages(self, stages: int) -> bool:
+        """Whether the limits allow a number of stages, and every pin has its stage there."""
+        return self._allows("pp", stages) and all(pin.least_stages <= stages for pin in self.pins)
+
+    def _allows(self, degree: str, value: int) -> bool:
+        return all(limit.allows(value) for limit in self.degrees if limit.degree == degree)
+
+    @property
+    def limits_replicas(self) -> bool:
+        """Whether a limit of the data-parallel degree is among the limits."""
+        return any(limit.degree == "dp" for limit in self.degrees)
+
+    @property
+    def limits_levels(self) -> bool:
+        """Whether hops or tensor-parallel groups are limited to some levels."""
+        return self.highest_hop_level is not None or self.highest_tp_level is not None
+
+    def allows_map(self, device_map: DeviceMap) -> bool:
+        """Whether a device map satisfies all that is asked of it."""
+        return all(allows(device_map) for allows in self.device_maps)
+
+
+def _least(first: int | None, second: int | None) -> int | None:
+    """Return the lower of two limits, of which None is none."""
+    return min((limit for limit in (first, second) if limit is not None), default=None)
 
 
 def restrict_colocation(constraint: Colocation, problem: Problem) -> Restriction:
     """Forbid every cut between the first and the last of the layers."""
     places = [problem.model.index[name] for name in constraint.layers]
     return Restriction(cuts=frozenset(range(min(places) + 1, max(places) + 1)))
+
+
+def restrict_anti_colocation(constraint: AntiColocation, problem: Problem) -> Restriction:
+    """Forbid every stage with two of the layers: it has two that follow each other among them."""
+    places = sorted(problem.model.index[name] for name in constraint.layers)
+    return Restriction(apart=frozenset(pairwise(places)))
+
+
+def restrict_pinned_layers(constraint: PinnedLayers, problem: Problem) -> Restriction:
+    """Forbid, at the stage of that number, every interval without the layers."""
+    return Restriction(pins=(constraint,))
 
 
 def restrict_forbidden_boundary(constraint: ForbiddenBoundary, problem: Problem) -> Restriction:
@@ -50,10 +143,42 @@ def restrict_hop_latency(constraint: HopLatency, problem: Problem) -> Restrictio
     return Restriction(highest_hop_level=allowed - 1)
 
 
+def restrict_degree_limit(constraint: DegreeLimit, problem: Problem) -> Restriction:
+    """Forbid every cell whose degree breaks the limit."""
+    return Restriction(degrees=(constraint,))
+
+
+def restrict_tp_inside_node(constraint: TpInsideNode, problem: Problem) -> Restriction:
+    """Allow tensor-parallel groups only up to the named level."""
+    level = problem.cluster.network.level_number(constraint.level)
+    return Restriction(highest_tp_level=level)
+
+
+def restrict_failure_domains(constraint: FailureDomains, problem: Problem) -> Restriction:
+    """Forbid every device map with more replicas in some group."""
+    size, most = problem.cluster.network.group_size(constraint.level), constraint.at_most
+    return Restriction(device_maps=(lambda device_map: most_replicas(device_map, size) <= most,))
+
+
+def restrict_power(constraint: Power, problem: Problem) -> Restriction:
+    """Forbid every device map with more devices in use in some group than the limit feeds."""
+    watts = problem.cluster.device_kind.watts
+    assert watts is not None
+    size = problem.cluster.network.group_size(constraint.level)
+    most = Fraction(constraint.limit_w) // Fraction(watts)
+    return Restriction(device_maps=(lambda device_map: most_devices(device_map, size) <= most,))
+
+
 RULES: dict[str, Callable[[Any, Problem], Restriction]] = {
     "colocation": restrict_colocation,
+    "anti-colocation": restrict_anti_colocation,
+    "pinned-layers": restrict_pinned_layers,
     "forbidden-boundary": restrict_forbidden_boundary,
     "hop-latency": restrict_hop_latency,
+    "degree-limit": restrict_degree_limit,
+    "tp-inside-node": restrict_tp_inside_node,
+    "failure-domains": restrict_failure_domains,
+    "power": restrict_power,
 }
 
 
@@ -62,14 +187,14 @@ def restriction(problem: Problem) -> Restriction:
     return reduce(
         lambda left, right: left & right,
         (
-            RULES[constraint.type](constraint, problem)
+            RULES[rule_of(constraint)](constraint, problem)
             for constraint in problem.constraints
-            if constraint.type in RULES
+            if rule_of(constraint) in RULES
         ),
         Restriction(),
     )
 
 
 def relaxed_constraints(problem: Problem) -> tuple[str, ...]:
-    """Return the types of constraints that the DP has no rule for."""
-    return tuple(c.type for c in problem.constraints if c.type not in RULES)
+    """Return the rules' names of constraints that the DP has no rule for."""
+    return tuple(name for name in map(rule_of, problem.constraints) if name not in RULES)

@@ -88,7 +88,7 @@ class CellSource(Protocol):
         ...
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
-        """Whether some device map with S stages exists, memory aside."""
+        """Whether some legal device map with S stages exists, memory aside."""
         ...
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
@@ -96,5 +96,14 @@ class CellSource(Protocol):
         ...
 
     def memory(self, case: MemoryCase) -> Iterator[Array]:
-        """Yield, per position from the end, the least bytes of every interval."""
+        """Yield, per position from the end, the least bytes of every interval, pins aside."""
+        ...
+
+    @property
+    def numbers_matter(self) -> bool:
+        """Whether a stage's number, beyond its position from the end, tells what it may hold."""
+        ...
+
+    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
+        """Return the least bytes of every interval of S stages, last stage first."""
         ...

@@ -4,16 +4,27 @@
 type needs one: without it the program would be a relaxation.
 """
 
+import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pyomo.environ as pyo
 
 from nest_opt.errors import ModelError
+from nest_opt.milp.assignment import cumulative
 from nest_opt.milp.coefficients import CellCoefficients
-from nest_opt.milp.index_sets import cut_pairs, cuts_of
+from nest_opt.milp.index_sets import cut_pairs, cuts_of, stages_of
 from nest_opt.plan.evaluate import Costs
-from nest_opt.problem import Colocation, ForbiddenBoundary, HopLatency
+from nest_opt.plan.rules import CELL_RULES
+from nest_opt.problem import (
+    AntiColocation,
+    Colocation,
+    ForbiddenBoundary,
+    HopLatency,
+    PinnedLayers,
+    rule_of,
+)
 
 Family = Callable[[Any, Any, Costs, CellCoefficients, str], None]
 
@@ -60,6 +71,54 @@ def add_hop_latency(
     )
 
 
+def add_anti_colocation(
+    constraint: AntiColocation, model: Any, costs: Costs, k: CellCoefficients, name: str
+) -> None:
+    """Add (41): C[p, i - 1] >= C[q, i] for each stage i and named p < q, which is (35).
+
+    Pairs that follow each other among the named are enough: a stage with two
+    of them has such a pair.
+    """
+    places = sorted(costs.problem.model.index[layer] for layer in constraint.layers)
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    for first, second in pairwise(places):
+        for stage in range(k.stages):
+            before = cumulative(model, k, first, stage - 1)
+            upto = cumulative(model, k, second, stage)
+            if not isinstance(before, int) or not isinstance(upto, int):
+                rows.add(before >= upto)
+            elif before < upto:
+                rows.add(_none_here(model))
+
+
+def add_pinned_layers(
+    constraint: PinnedLayers, model: Any, costs: Costs, k: CellCoefficients, name: str
+) -> None:
+    """Add (42): a[l, i] = 1 for each named layer l, i the stage of that number, which is (36)."""
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    stage = constraint.stage_of(k.stages)
+    for layer in (costs.problem.model.index[layer] for layer in constraint.layers):
+        possible = stage is not None and stage in stages_of(k, layer)
+        rows.add(model.a[layer, stage] == 1 if possible else _none_here(model))
+
+
+def add_cell_rule(
+    constraint: Any, model: Any, costs: Costs, k: CellCoefficients, name: str
+) -> None:
+    """Add (43): a[0, 0] = 0 in a cell that breaks (37), (38), (39) or (40)."""
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    if any(CELL_RULES[constraint.type](constraint, costs, k.cell)):
+        rows.add(_none_here(model))
+
+
+def _none_here(model: Any) -> Any:
+    """Return a row that no plan keeps: layer 0 is in stage 0."""
+    return model.a[0, 0] == 0
+
+
 def _forbid_cuts(model: Any, k: CellCoefficients, cuts: range, name: str) -> None:
     """Add a row for each cut that says that no stage ends there."""
     stages = {cut: [i for c, i in cut_pairs(k) if c == cut] for cut in cuts}
@@ -74,8 +133,11 @@ def _forbid_cuts(model: Any, k: CellCoefficients, cuts: range, name: str) -> Non
 
 FAMILIES: dict[str, Family] = {
     "colocation": add_colocation,
+    "anti-colocation": add_anti_colocation,
+    "pinned-layers": add_pinned_layers,
     "forbidden-boundary": add_forbidden_boundary,
     "hop-latency": add_hop_latency,
+    **dict.fromkeys(CELL_RULES, add_cell_rule),
 }
 
 
@@ -88,11 +150,12 @@ def add_constraints(model: Any, costs: Costs, k: CellCoefficients) -> None:
         If a constraint's type has no family.
     """
     for number, constraint in enumerate(costs.problem.constraints):
-        if constraint.type not in FAMILIES:
+        rule = rule_of(constraint)
+        if rule not in FAMILIES:
             raise ModelError(
-                f"constraints[{number}]: found type {constraint.type!r}, the integer program has "
+                f"constraints[{number}]: found {rule!r}, the integer program has "
                 f"rows for {', '.join(FAMILIES)}: register a function in "
                 "nest_opt.milp.constraints.FAMILIES"
             )
-        name = f"{constraint.type.replace('-', '_')}_{number}"
-        FAMILIES[constraint.type](constraint, model, costs, k, name)
+        name = f"{re.sub(r'[^A-Za-z0-9]', '_', rule)}_{number}"
+        FAMILIES[rule](constraint, model, costs, k, name)

@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.placement import Placement
-from nest_opt.plan.rules import CHECKERS
+from nest_opt.plan.rules import violations_of
 from nest_opt.plan.violation import Violation
 
 __all__ = ["Violation", "check"]
@@ -27,10 +27,7 @@ def check(
     return list(
         chain(
             _check_memory(evaluation),
-            *(
-                CHECKERS[constraint.type](constraint, costs, placement, evaluation)
-                for constraint in costs.problem.constraints
-            ),
+            violations_of(costs, placement, evaluation),
         )
     )
 

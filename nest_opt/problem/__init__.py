@@ -1,7 +1,20 @@
 """What is to be solved: layer graph, profiles, cluster, job, search space, constraints."""
 
 from nest_opt.problem.cluster import Cluster, DeviceGroup, DeviceKind, HierarchicalSpec, LevelSpec
-from nest_opt.problem.constraints import Colocation, Constraint, ForbiddenBoundary, HopLatency
+from nest_opt.problem.constraints import (
+    AntiColocation,
+    Colocation,
+    Constraint,
+    DegreeLimit,
+    FailureDomains,
+    ForbiddenBoundary,
+    HopLatency,
+    PinnedLayers,
+    Power,
+    TpInsideNode,
+    UserConstraint,
+    rule_of,
+)
 from nest_opt.problem.graph import LayerEntry, LayerGraph, LayerType
 from nest_opt.problem.job import BytesPerParameter, Job
 from nest_opt.problem.problem import Problem
@@ -9,14 +22,17 @@ from nest_opt.problem.profile import Collective, Configuration, Footprint, Profi
 from nest_opt.problem.search import SearchSpace
 
 __all__ = [
+    "AntiColocation",
     "BytesPerParameter",
     "Cluster",
     "Collective",
     "Colocation",
     "Configuration",
     "Constraint",
+    "DegreeLimit",
     "DeviceGroup",
     "DeviceKind",
+    "FailureDomains",
     "Footprint",
     "ForbiddenBoundary",
     "HierarchicalSpec",
@@ -26,7 +42,12 @@ __all__ = [
     "LayerGraph",
     "LayerType",
     "LevelSpec",
+    "PinnedLayers",
+    "Power",
     "Problem",
     "Profile",
     "SearchSpace",
+    "TpInsideNode",
+    "UserConstraint",
+    "rule_of",
 ]

@@ -35,7 +35,7 @@ class Frozen(BaseModel):
         return type(self).model_validate({**kept, **(update or {})})
 
 
-def _exact_decimal(value: Any) -> Any:
+def exact_decimal(value: Any) -> Any:
     """Turn a JSON number or a decimal string into a Decimal, exactly.
 
     A Python float stands for its shortest decimal form: 0.1 means one tenth.
@@ -77,7 +77,7 @@ def json_number(number: Decimal) -> int | float | str:
 
 Exact = Annotated[
     Decimal,
-    BeforeValidator(_exact_decimal),
+    BeforeValidator(exact_decimal),
     PlainSerializer(json_number),
     WithJsonSchema({"type": ["number", "string"]}),
 ]

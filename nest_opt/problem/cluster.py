@@ -17,7 +17,8 @@ class DeviceKind(Frozen):
 
     `usable_share` of the memory, less `reserve_bytes` for contexts and
     communication buffers, is what a stage may fill. Peak compute and memory
-    bandwidth are optional: given tables of times do not need them.
+    bandwidth are optional: given tables of times do not need them. `watts`
+    is what a device in use draws; the constraint `power` needs it.
     """
 
     memory_bytes: Annotated[Bytes, Field(ge=1)]
@@ -25,6 +26,7 @@ class DeviceKind(Frozen):
     reserve_bytes: Bytes = 0
     peak_flops: Annotated[Exact, Field(gt=0)] | None = None
     memory_bandwidth_bytes_per_s: Annotated[Bytes, Field(ge=1)] | None = None
+    watts: Annotated[Exact, Field(gt=0)] | None = None
 
     @property
     def usable_bytes(self) -> int:
@@ -83,6 +85,31 @@ class HierarchicalSpec(Frozen):
     def device_count(self) -> int:
         """Devices that the network connects."""
         return prod(level.size for level in self.levels)
+
+    def level_number(self, name: str) -> int:
+        """Return the number of the level of a name, 0 for the innermost.
+
+        Raises
+        ------
+        ValueError
+            If no level has the name, or several have.
+        """
+        numbers = [number for number, level in enumerate(self.levels) if level.name == name]
+        if not numbers:
+            raise ValueError(
+                f"level: found {name!r}, the name of a network level is needed "
+                f"({listed(level.name for level in self.levels)}): correct it"
+            )
+        if len(numbers) > 1:
+            raise ValueError(
+                f"level: found {name!r}, which {len(numbers)} network levels are called, 1 is "
+                "allowed where a constraint names it: rename the others"
+            )
+        return numbers[0]
+
+    def group_size(self, name: str) -> int:
+        """Return the devices in one group of the level of a name."""
+        return prod(level.size for level in self.levels[: self.level_number(name) + 1])
 
     @model_validator(mode="after")
     def _validate(self) -> "HierarchicalSpec":

@@ -9,7 +9,16 @@ from pydantic import Field, model_validator
 from nest_opt.errors import InstanceError
 from nest_opt.problem.base import Frozen, Identifier
 from nest_opt.problem.cluster import Cluster
-from nest_opt.problem.constraints import Colocation, Constraint, ForbiddenBoundary
+from nest_opt.problem.constraints import (
+    AntiColocation,
+    Colocation,
+    Constraint,
+    FailureDomains,
+    ForbiddenBoundary,
+    PinnedLayers,
+    Power,
+    TpInsideNode,
+)
 from nest_opt.problem.graph import LayerGraph
 from nest_opt.problem.job import Job
 from nest_opt.problem.profile import Configuration
@@ -35,13 +44,34 @@ class Problem(Frozen):
     @model_validator(mode="after")
     def _validate(self) -> "Problem":
         for number, constraint in enumerate(self.constraints):
+            place = f"constraints[{number}] ({constraint.type})"
             for name in _layers_named(constraint):
                 if name not in self.model.index:
                     raise ValueError(
-                        f"constraints[{number}] ({constraint.type}): names layer {name!r}, which "
-                        "does not exist: use the ids in model.layers"
+                        f"{place}: names layer {name!r}, which does not exist: use the ids in "
+                        "model.layers"
                     )
+            self._require(constraint, place)
         return self
+
+    def _require(self, constraint: Constraint, place: str) -> None:
+        """Refuse a constraint on what the model or the cluster does not have."""
+        layers = len(self.model.ids)
+        if isinstance(constraint, PinnedLayers) and constraint.least_stages > layers:
+            raise ValueError(
+                f"{place}: found stage {constraint.stage} of at least {constraint.least_stages} "
+                f"stages, at most {layers} are possible (one for each layer): correct the number"
+            )
+        if isinstance(constraint, TpInsideNode | FailureDomains | Power):
+            try:
+                self.cluster.network.level_number(constraint.level)
+            except ValueError as error:
+                raise ValueError(f"{place}.{error}") from error
+        if isinstance(constraint, Power) and self.cluster.device_kind.watts is None:
+            raise ValueError(
+                f"{place}: found no watts of kind {self.cluster.devices[0].kind!r}, a number "
+                "is needed: add the field to the kind, or remove the constraint"
+            )
 
     @cached_property
     def candidates(self) -> tuple[tuple[int, Configuration], ...]:
@@ -124,7 +154,7 @@ class Problem(Frozen):
 
 
 def _layers_named(constraint: Constraint) -> tuple[str, ...]:
-    if isinstance(constraint, Colocation):
+    if isinstance(constraint, Colocation | AntiColocation | PinnedLayers):
         return constraint.layers
     if isinstance(constraint, ForbiddenBoundary):
         return (constraint.after,)

@@ -278,9 +278,14 @@ def _place(location: tuple[str | int, ...], data: Any) -> str:
             data = data[part] if isinstance(data, list | tuple) and part < len(data) else None
         elif isinstance(data, Mapping) and part in data:
             place, data = place + _key(part), data[part]
-        elif number == len(parts) - 1:
+        elif number == len(parts) - 1 and not _is_tag(part, data):
             place += _key(part)
     return place.lstrip(".") or "the object"
+
+
+def _is_tag(part: str, data: Any) -> bool:
+    """Whether a part of a location is the kind that a tagged object says it is."""
+    return isinstance(data, Mapping) and data.get("type") == part
 
 
 def _key(name: str) -> str:

@@ -1,0 +1,173 @@
+"""Random small problems on which the faces of a user's constraint must agree."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nest_opt.api import SolveResult, solve
+from nest_opt.certify.brute_force import brute_force
+from nest_opt.errors import ConsistencyError, InstanceError
+from nest_opt.problem import Problem
+from nest_opt.problem.validation import build
+from nest_opt.registry import has_program_rows, is_registered
+
+Parameters = Callable[[random.Random, Problem], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A problem, and what each face found: values in ps, None for no plan."""
+
+    problem: Problem
+    told: str
+
+
+@dataclass(frozen=True)
+class CrosscheckResult:
+    """What a cross-check saw.
+
+    Attributes
+    ----------
+    problems, feasible
+        Problems compared, and those with a legal plan.
+    binding
+        Problems whose best plan is another, or gone, by the constraint. Where
+        there are none, agreement says nothing.
+    relaxed
+        Problems that the search, without a rule, left with a bound alone.
+    disagreements
+        Where the faces differ, the problem of the fewest layers and devices first.
+    """
+
+    problems: int
+    feasible: int
+    binding: int
+    relaxed: int
+    disagreements: tuple[Disagreement, ...]
+
+
+def crosscheck(
+    name: str, parameters: Parameters, count: int = 200, seed: int = 0
+) -> CrosscheckResult:
+    """Compare search, brute force and program (if it has rows) under a registered constraint.
+
+    Parameters
+    ----------
+    name
+        The name that the constraint was registered with.
+    parameters
+        Called with (source of randomness, problem), returns the parameters of
+        the constraint for that problem. Make them bind about half of the time.
+    count, seed
+        How many problems, and from which seed on.
+
+    Raises
+    ------
+    InstanceError
+        If the name is not registered, or parameters are refused.
+    """
+    if not is_registered(name):
+        raise InstanceError(
+            f"crosscheck: found the name {name!r}, a registered one is needed: call register first"
+        )
+    feasible = binding = relaxed = 0
+    found: list[Disagreement] = []
+    for number in range(seed, seed + count):
+        rng = random.Random(number)
+        free = build(Problem, _random_data(rng, number), f"seed {number}")
+        entry = {"type": "user", "name": name, "parameters": dict(parameters(rng, free))}
+        problem = free.model_copy(update={"constraints": (entry,)})
+        best = brute_force(problem)
+        feasible += best.value_ps is not None
+        binding += best.placement != brute_force(free).placement
+        try:
+            result = solve(problem)
+            relaxed += result.status == "relaxed"
+            told = _difference(problem, result, best.value_ps)
+        except ConsistencyError as error:
+            # A rule that lets through what the checker refuses.
+            told = str(error)
+        if told:
+            found.append(Disagreement(problem, f"seed {number}: {told}"))
+    found.sort(key=lambda d: (len(d.problem.model.ids), d.problem.cluster.device_count))
+    return CrosscheckResult(count, feasible, binding, relaxed, tuple(found))
+
+
+def _difference(problem: Problem, result: SolveResult, value_ps: int | None) -> str | None:
+    """Return how search or program differ from brute force, None if they do not."""
+    if result.status == "relaxed":
+        # The best plan without the constraint is a bound, and no more.
+        if value_ps is not None and (result.bound_ps is None or result.bound_ps > value_ps):
+            return f"brute force {value_ps}, bound of the relaxed search {result.bound_ps}"
+    else:
+        searched = None if result.evaluation is None else result.evaluation.value_ps
+        if searched != value_ps:
+            return f"brute force {value_ps}, search {searched}"
+    if has_program_rows(problem):
+        # Only those who use the program wait for its libraries.
+        from nest_opt.milp.exact import exact
+
+        exactly = exact(problem).value_ps
+        if exactly != value_ps:
+            return f"brute force {value_ps}, program {exactly}"
+    return None
+
+
+def _random_data(rng: random.Random, number: int) -> dict[str, Any]:
+    """Return a problem of 2 to 6 layers and 2 to 6 devices, in small whole numbers of ps."""
+    sizes = rng.choice(((2, 1), (2, 2), (3, 1), (2, 3), (3, 2)))
+    layers = rng.randint(2, 6)
+    return {
+        "name": f"crosscheck {number}",
+        "model": {
+            "layer_types": {f"type-{place}": _layer_type(rng) for place in range(2)},
+            "layers": [
+                {"id": f"layer-{place}", "type": f"type-{rng.randrange(2)}"}
+                for place in range(layers)
+            ],
+        },
+        "cluster": {
+            "device_kinds": {"device": {"memory_bytes": rng.choice((4_000, 8_000, 10**6))}},
+            "devices": [{"kind": "device", "count": sizes[0] * sizes[1]}],
+            "network": {
+                "type": "hierarchical",
+                "levels": [
+                    {
+                        "name": f"level-{place}",
+                        "size": size,
+                        "bandwidth_bytes_per_s": 10**12 // rng.choice((1, 2, 5)),
+                        "latency_s": f"{place}e-12",
+                    }
+                    for place, size in enumerate(sizes)
+                ],
+            },
+        },
+        "job": {
+            "global_batch": 12,
+            "bytes_per_parameter": {"weights": 2, "gradients": 2, "optimizer": 12},
+            "objective": rng.choice(("fill-drain", "nest", "bottleneck")),
+        },
+        # Left alone, a free search on few devices mostly replicates one stage.
+        "search": rng.choice(({}, {"dp": [1]}, {"dp": [1]}, {"dp": [2]}, {"pp": [2]})),
+    }
+
+
+def _layer_type(rng: random.Random) -> dict[str, Any]:
+    parameters, stash = rng.randint(0, 200), rng.randint(0, 400)
+    profiles = [
+        {
+            "microbatch": 1,
+            "tp": tp,
+            "forward_s": f"{rng.randint(50, 400) // tp}e-12",
+            "backward_input_s": f"{rng.randint(50, 400) // tp}e-12",
+            "backward_weight_s": "0",
+            "dense_parameters": parameters // tp,
+            "recompute": {
+                "none": {"stash_bytes": stash},
+                "full": {"stash_bytes": 0, "work_bytes": stash},
+            },
+        }
+        for tp in (1, 2)
+    ]
+    return {"output_bytes": {"1": rng.randint(0, 300)}, "profiles": profiles}
