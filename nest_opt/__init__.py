@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nest_opt.api import SolveResult, VerifyResult, solve, verify
+    from nest_opt.api import ExactResult, SolveResult, VerifyResult, exact, solve, verify
     from nest_opt.errors import InstanceError, NestOptError, PlanError
     from nest_opt.plan.plan import Plan
     from nest_opt.problem import Problem
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ExactResult",
     "InstanceError",
     "NestOptError",
     "Plan",
@@ -19,12 +20,13 @@ __all__ = [
     "Problem",
     "SolveResult",
     "VerifyResult",
+    "exact",
     "solve",
     "verify",
 ]
 
 _HOMES = {
-    "nest_opt.api": ("SolveResult", "VerifyResult", "solve", "verify"),
+    "nest_opt.api": ("ExactResult", "SolveResult", "VerifyResult", "exact", "solve", "verify"),
     "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),
     "nest_opt.problem": ("Problem",),

@@ -62,7 +62,7 @@ def solve_report(
         What is known of the number of devices, beyond the diagnosis.
     """
     if result.status == "infeasible":
-        yield from _infeasible(result, failure(result.problem, result.diagnosis), fewest)
+        yield from infeasible_report(result, failure(result.problem, result.diagnosis), fewest)
     elif result.plan is None or result.evaluation is None:
         yield Text("interrupted: no plan yet", style="bold")
     else:
@@ -118,7 +118,10 @@ def _search_text(result: SolveResult) -> str:
     )
 
 
-def _infeasible(result: SolveResult, why: Failure, fewest: str | None) -> Iterator[RenderableType]:
+def infeasible_report(
+    result: SolveResult, why: Failure, fewest: str | None = None
+) -> Iterator[RenderableType]:
+    """Yield why there is no plan, and what would help."""
     if why.stage is None or why.case is None:
         yield _conflict(why, fewest)
         return
