@@ -212,8 +212,8 @@ def exact(
     problem
         The problem.
     time_limit_s
-        Seconds for all of it. The dynamic program, which comes first, is
-        counted but not cut short.
+        Seconds for all of it. The dynamic program and the closed-form bounds
+        of the cells, which come first, are counted but not cut short.
     gap
         Share of the value by which the plan may be above the bound.
     progress
