@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nest_opt.agreement import crosscheck
-    from nest_opt.api import SolveResult, VerifyResult, solve, verify
+    from nest_opt.api import ExactResult, SolveResult, VerifyResult, exact, solve, verify
     from nest_opt.errors import InstanceError, NestOptError, PlanError
     from nest_opt.plan.plan import Plan
     from nest_opt.problem import Problem
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ExactResult",
     "InstanceError",
     "NestOptError",
     "Plan",
@@ -22,13 +23,14 @@ __all__ = [
     "SolveResult",
     "VerifyResult",
     "crosscheck",
+    "exact",
     "register",
     "solve",
     "verify",
 ]
 
 _HOMES = {
-    "nest_opt.api": ("SolveResult", "VerifyResult", "solve", "verify"),
+    "nest_opt.api": ("ExactResult", "SolveResult", "VerifyResult", "exact", "solve", "verify"),
     "nest_opt.agreement": ("crosscheck",),
     "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),

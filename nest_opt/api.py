@@ -1,9 +1,9 @@
-"""The verbs: solve a problem, verify a plan."""
+"""The verbs: solve a problem, by one method or by two, and verify a plan."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from nest_opt.dp.infeasible import Diagnosis, diagnose
 from nest_opt.dp.rules import relaxed_constraints
@@ -12,12 +12,16 @@ from nest_opt.dp.sources import cell_source
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
 from nest_opt.plan.rules import require_checkers
 from nest_opt.plan.violation import Violation
 from nest_opt.problem import Problem
 
 Status = Literal["optimal", "relaxed", "infeasible", "interrupted"]
+if TYPE_CHECKING:
+    from nest_opt.milp.result import ExactSearch
+
 Progress = Callable[[int, int, int | None], None]
 
 
@@ -62,10 +66,69 @@ class SolveResult:
     @property
     def gap(self) -> float | None:
         """(value - bound) / value, None without a plan."""
-        if self.evaluation is None or self.bound_ps is None:
-            return None
-        value = self.evaluation.value_ps
-        return (value - self.bound_ps) / value if value else 0.0
+        return _gap(self.evaluation, self.bound_ps)
+
+
+@dataclass(frozen=True)
+class ExactResult:
+    """What `exact` returns.
+
+    Attributes
+    ----------
+    family
+        The family of placements that status and bound hold in.
+    status
+        `optimal`: no plan of the family is better (by more than the gap that
+        was asked for). `infeasible`: the family has no legal plan.
+        `feasible` and `no-solution`: the time limit came first, with or
+        without a plan. `interrupted`: a KeyboardInterrupt did.
+    plan, evaluation
+        The best plan and its independent evaluation.
+    bound_ps
+        No plan of the family has a lower objective; None if infeasible.
+    bound_vouched_by
+        Who says so: `solver` (HiGHS, as soon as the program of some cell took
+        part), `closed form` (bounds alone settled every cell), or `dynamic
+        program` (the search was interrupted before the programs' turn).
+    exact_units
+        Whether the programs' coefficients were small integers, in which no
+        tolerance of the solver can hide a unit. Otherwise its claims hold up
+        to a relative tolerance of about 1e-6.
+    start
+        What the dynamic program found first; its plan is the first incumbent.
+    cells, cells_pruned, cells_solved, nodes
+        Cells of the family, how many of them a closed-form bound settled, how
+        many programs were run, and their branch-and-bound nodes.
+    wall_s
+        Seconds, those of the dynamic program included.
+    """
+
+    problem: Problem
+    family: Literal["aligned"]
+    status: Literal["optimal", "feasible", "infeasible", "no-solution", "interrupted"]
+    plan: Plan | None
+    evaluation: Evaluation | None
+    bound_ps: int | None
+    bound_vouched_by: Literal["solver", "closed form", "dynamic program"]
+    exact_units: bool
+    start: SolveResult
+    cells: int
+    cells_pruned: int
+    cells_solved: int
+    nodes: int
+    wall_s: float
+
+    @property
+    def gap(self) -> float | None:
+        """(value - bound) / value, None without a plan."""
+        return _gap(self.evaluation, self.bound_ps)
+
+
+def _gap(evaluation: Evaluation | None, bound_ps: int | None) -> float | None:
+    if evaluation is None or bound_ps is None:
+        return None
+    value = evaluation.value_ps
+    return (value - bound_ps) / value if value else 0.0
 
 
 @dataclass(frozen=True)
@@ -108,28 +171,10 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     plan = evaluation = diagnosis = None
     status: Status = found.status
     broken: list[Violation] = []
-    relaxed = relaxed_constraints(problem)
     if found.placement is not None and found.value_ps is not None:
-        evaluation = evaluate(costs, found.placement)
-        if evaluation.value_ps != found.value_ps:
-            raise ConsistencyError(
-                f"the search values {found.placement} at {found.value_ps} ps, "
-                f"the evaluator at {evaluation.value_ps} ps: please report this problem file"
-            )
-        broken = check(costs, found.placement, evaluation)
-        defects = [violation for violation in broken if violation.rule not in relaxed]
-        if defects:
-            raise ConsistencyError(
-                f"the search returned {found.placement}, which is illegal ({defects[0]}): "
-                "please report this problem file"
-            )
+        plan, evaluation, broken = _confirmed(costs, found.placement, found.value_ps)
         if broken:
-            evaluation = None
             status = "relaxed" if status == "optimal" else status
-        else:
-            plan = plan_from_placement(
-                problem, found.placement, evaluation.objective, evaluation.value_ps
-            )
     elif found.status == "infeasible":
         diagnosis = diagnose(costs, source)
     return SolveResult(
@@ -139,12 +184,151 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         evaluation=evaluation,
         bound_ps=found.bound_ps,
         diagnosis=diagnosis,
-        relaxed=relaxed,
+        relaxed=relaxed_constraints(problem),
         cells=found.cells,
         cells_pruned=found.cells_pruned,
         wall_s=time.perf_counter() - start,
         broken=tuple(broken),
     )
+
+
+def _confirmed(
+    costs: Costs, placement: Placement, value_ps: int
+) -> tuple[Plan | None, Evaluation | None, list[Violation]]:
+    """Evaluate and check what a search returned.
+
+    A plan that breaks what the search has no rule for does not leave: then
+    there are violations in its place.
+    """
+    evaluation = evaluate(costs, placement)
+    if evaluation.value_ps != value_ps:
+        raise ConsistencyError(
+            f"the search values {placement} at {value_ps} ps, "
+            f"the evaluator at {evaluation.value_ps} ps: please report this problem file"
+        )
+    broken = check(costs, placement, evaluation)
+    relaxed = relaxed_constraints(costs.problem)
+    defects = [violation for violation in broken if violation.rule not in relaxed]
+    if defects:
+        raise ConsistencyError(
+            f"the search returned {placement}, which is illegal ({defects[0]}): "
+            "please report this problem file"
+        )
+    if broken:
+        return None, None, broken
+    plan = plan_from_placement(costs.problem, placement, evaluation.objective, value_ps)
+    return plan, evaluation, []
+
+
+def exact(
+    problem: Problem,
+    *,
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    progress: Progress | None = None,
+) -> ExactResult:
+    """Find the best plan of the aligned family by integer programs, and hold `solve` against it.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    time_limit_s
+        Seconds for all of it. The dynamic program and the closed-form bounds
+        of the cells, which come first, are counted but not cut short.
+    gap
+        Share of the value by which the plan may be above the bound.
+    progress
+        Called with (steps done, steps, best value in ps or None), first with
+        the dynamic program's groups of cells and then with cells.
+
+    Raises
+    ------
+    InstanceError
+        If the problem has no legal degrees, or its numbers leave the range
+        of the search.
+    ModelError
+        If the problem asks for the artifact's cost model, a constraint has no
+        rows, or coefficients are too far apart.
+    SolverError
+        If a limit is out of range, HiGHS fails, or its answer does not stand
+        up to checker and evaluator.
+    ConsistencyError
+        If the two methods disagree: a defect.
+    """
+    from nest_opt.milp import exact as programs
+
+    begin = time.perf_counter()
+    costs = Costs(problem)
+    programs.check_request(costs, time_limit_s, gap)
+    start = solve(problem, progress)
+    if start.status == "interrupted":
+        return _interrupted(start)
+    left_s = None if time_limit_s is None else max(0.0, time_limit_s - start.wall_s)
+    placement = start.plan.placement() if start.plan else None
+    try:
+        found = programs.exact(
+            problem, start=placement, time_limit_s=left_s, gap=gap, progress=progress
+        )
+    except KeyboardInterrupt:
+        return _interrupted(start)
+    _check_agreement(start, found)
+    plan = evaluation = None
+    if found.placement is not None and found.value_ps is not None:
+        plan, evaluation, broken = _confirmed(costs, found.placement, found.value_ps)
+        if broken:
+            raise ConsistencyError(
+                f"the integer program returned {found.placement}, which is illegal ({broken[0]}): "
+                "please report this problem file"
+            )
+    return ExactResult(
+        problem=problem,
+        family=found.family,
+        status="interrupted" if found.limit == "interrupt" else found.status,
+        plan=plan,
+        evaluation=evaluation,
+        bound_ps=found.bound_ps,
+        bound_vouched_by=found.bound_by,
+        exact_units=found.exact_units,
+        start=start,
+        cells=found.cells,
+        cells_pruned=found.cells_pruned,
+        cells_solved=found.cells_solved,
+        nodes=found.nodes,
+        wall_s=time.perf_counter() - begin,
+    )
+
+
+def _interrupted(start: SolveResult) -> ExactResult:
+    """Return what the dynamic program found, when the integer programs had no turn."""
+    return ExactResult(
+        problem=start.problem,
+        family="aligned",
+        status="interrupted",
+        plan=start.plan,
+        evaluation=start.evaluation,
+        bound_ps=start.bound_ps,
+        bound_vouched_by="dynamic program",
+        exact_units=True,
+        start=start,
+        cells=start.cells,
+        cells_pruned=start.cells_pruned,
+        cells_solved=0,
+        nodes=0,
+        wall_s=start.wall_s,
+    )
+
+
+def _check_agreement(start: SolveResult, found: "ExactSearch") -> None:
+    """Refuse a plan that the dynamic program says does not exist."""
+    if found.value_ps is None:
+        return
+    if start.bound_ps is None or found.value_ps < start.bound_ps:
+        claim = "none exists" if start.bound_ps is None else f"none is below {start.bound_ps} ps"
+        raise ConsistencyError(
+            f"the integer program found {found.placement} at {found.value_ps} ps, of which the "
+            f"dynamic program says that {claim}: please report this problem file"
+        )
 
 
 def verify(plan: Plan) -> VerifyResult:

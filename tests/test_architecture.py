@@ -23,9 +23,9 @@ ALLOWED = {
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},
-    "api": {"errors", "problem", "network", "cost", "plan", "dp"},
+    "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry"},
-    "cli": {"errors", "problem", "network", "cost", "plan", "models", "api", "dp"},
+    "cli": {"errors", "problem", "network", "cost", "plan", "models", "api", "dp", "milp"},
 }
 
 
@@ -78,6 +78,26 @@ def test_the_program_starts_without_pyomo() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
+
+
+def test_solving_needs_no_pyomo() -> None:
+    """Neither the help nor `nest-opt solve` loads Pyomo or HiGHS; `nest-opt exact` does."""
+    problem = PACKAGE.parent / "instances" / "tiny" / "colocation.json"
+    code = (
+        "import sys; from nest_opt.cli import command_line\n"
+        "try: command_line(sys.argv[1:])\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "loaded = {'pyomo', 'highspy'} & {name.split('.')[0] for name in sys.modules}\n"
+        "print(sorted(loaded), file=sys.stderr)"
+    )
+    for arguments, loaded in (
+        (["--help"], "[]"),
+        (["solve", str(problem)], "[]"),
+        (["exact", str(problem)], "['highspy', 'pyomo']"),
+    ):
+        command = [sys.executable, "-c", code, *arguments]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert found.stderr.strip() == loaded
 
 
 def test_every_room_is_known() -> None:

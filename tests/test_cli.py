@@ -776,7 +776,7 @@ def test_wrong_files_get_clear_messages(problem_path: Path, plan_path: Path) -> 
         (("show", unknown), "stages[0]: names layer 'nobody'"),
         (("solve",), "Missing argument 'PROBLEM'"),
         (("solve", problem_path, "--nope"), "No such option"),
-        (("dissolve",), "found command 'dissolve', one of these is needed: import, list, new"),
+        (("dissolve",), "found command 'dissolve', one of these is needed: exact, export"),
     ):
         plain, as_json = run(*arguments), run(*arguments, "--json")
         assert plain.exit_code == as_json.exit_code == 2
@@ -909,7 +909,7 @@ def test_help_and_version() -> None:
     """Both answer at once with exit code 0; no command at all prints the help."""
     assert run("--version").stdout.startswith("nest-opt 0.")
     assert run().stdout == run("--help").stdout
-    for command in ("new", "solve", "verify", "show", "import", "list"):
+    for command in ("new", "solve", "exact", "verify", "show", "import", "export", "list"):
         result = run(command, "--help")
         assert result.exit_code == 0
         assert result.stdout.startswith(f"Usage: nest-opt {command}")
@@ -917,7 +917,15 @@ def test_help_and_version() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["solve"], ["new"], ["list", "models"], ["import", "hf-config"]],
+    [
+        ["solve"],
+        ["new"],
+        ["exact"],
+        ["verify"],
+        ["export", "lp"],
+        ["list", "models"],
+        ["import", "hf-config"],
+    ],
     ids=lambda arguments: " ".join(arguments),
 )
 def test_help_does_not_load_the_engine(arguments: list[str]) -> None:

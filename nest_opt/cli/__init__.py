@@ -11,6 +11,8 @@ from io import TextIOWrapper
 
 import click
 
+from nest_opt.cli.exact_command import exact_command
+from nest_opt.cli.export_command import export_command
 from nest_opt.cli.group import CommandLine
 from nest_opt.cli.import_command import import_command
 from nest_opt.cli.list_command import list_command
@@ -53,9 +55,11 @@ def command_line(ctx: click.Context) -> None:
 for _command in (
     new_command,
     solve_command,
+    exact_command,
     verify_command,
     show_command,
     import_command,
+    export_command,
     list_command,
 ):
     command_line.add_command(_command)

@@ -52,7 +52,7 @@ def solve_json(result: SolveResult) -> Object:
     plan = result.plan
     data: Object = {"status": result.status, "family": FAMILY}
     data.update(value_json(result.problem, plan, result.evaluation))
-    data.update(_time("bound", result.bound_ps))
+    data.update(time_json("bound", result.bound_ps))
     data["gap"] = result.gap
     data["plan"] = None if plan is None else json.loads(to_json_text(plan))
     data["devices"] = None if plan is None else _devices(plan)
@@ -81,10 +81,10 @@ def value_json(problem: Problem, plan: Plan | None, evaluation: Evaluation | Non
 
 
 def _objective(name: str | None, value_ps: int | None) -> Object:
-    return {"name": name, **_time("value", value_ps)}
+    return {"name": name, **time_json("value", value_ps)}
 
 
-def _time(name: str, time_ps: int | None) -> Object:
+def time_json(name: str, time_ps: int | None) -> Object:
     """Return a time in seconds to read and in picoseconds to compute with."""
     if time_ps is None:
         return {f"{name}_s": None, f"{name}_ps": None}
@@ -138,7 +138,7 @@ def explanation_json(plan: Plan, evaluation: Evaluation | None) -> Object:
     terms = objective_terms(evaluation) if evaluation else {}
     return {
         "formula": FORMULAS[evaluation.objective] if evaluation else None,
-        "terms": [{"term": name, **_time("value", value)} for name, value in terms.items()],
+        "terms": [{"term": name, **time_json("value", value)} for name, value in terms.items()],
         "microbatches_per_pipeline": evaluation.rounds if evaluation else None,
         "stages": [
             {**_stage(plan, number), **_stage_costs(plan, evaluation, number)}

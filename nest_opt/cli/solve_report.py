@@ -62,7 +62,7 @@ def solve_report(
         What is known of the number of devices, beyond the diagnosis.
     """
     if result.status == "infeasible":
-        yield from _infeasible(result, failure(result.problem, result.diagnosis), fewest)
+        yield from infeasible_report(result, failure(result.problem, result.diagnosis), fewest)
     elif result.status == "relaxed":
         yield from _broken(result)
     elif result.plan is None or result.evaluation is None:
@@ -134,7 +134,10 @@ def _search_text(result: SolveResult) -> str:
     )
 
 
-def _infeasible(result: SolveResult, why: Failure, fewest: str | None) -> Iterator[RenderableType]:
+def infeasible_report(
+    result: SolveResult, why: Failure, fewest: str | None = None
+) -> Iterator[RenderableType]:
+    """Yield why there is no plan, and what would help."""
     if why.stage is None or why.case is None:
         yield _conflict(why, fewest)
         return

@@ -267,6 +267,7 @@ class _Search:
 
     def _result(self, stopped: Limit | None) -> ExactSearch:
         tally, incumbent = self._tally, self._incumbent
+        still_open = sum(entry[0] < self._threshold() for entry in self._queue)
         bound = 0
         if self._filled:
             open_bounds = [entry[0] for entry in self._queue[:1]]
@@ -288,7 +289,7 @@ class _Search:
             bound_by="solver" if tally.solved else "closed form",
             exact_units=tally.exact_units,
             cells=tally.cells,
-            cells_pruned=tally.cells - tally.solved,
+            cells_pruned=tally.cells - tally.solved - still_open,
             cells_solved=tally.solved,
             nodes=tally.nodes,
             times=SearchTimes(

@@ -10,6 +10,23 @@ from nest_opt.problem import Problem
 Progress = Callable[[int, int, int | None], None]
 
 
+def check_request(costs: Costs, time_limit_s: float | None, gap: float) -> None:
+    """Refuse what `exact` would refuse, before any work is done for it.
+
+    Raises
+    ------
+    ModelError
+        If the problem asks for the artifact's cost model.
+    SolverError
+        If a limit is out of range.
+    """
+    from nest_opt.milp.coefficients import CoefficientSource
+    from nest_opt.milp.driver import SearchLimits
+
+    SearchLimits(time_limit_s, None, gap)
+    CoefficientSource(costs)
+
+
 def exact(
     problem: Problem,
     *,

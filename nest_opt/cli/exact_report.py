@@ -1,0 +1,114 @@
+"""What `exact` prints, and `verify --exact` besides."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from nest_opt.api import ExactResult, VerifyResult
+from nest_opt.cli.explain import failure
+from nest_opt.cli.solve_report import headline, infeasible_report
+from nest_opt.cli.stage_table import degree_facts, facts, speed_facts, stage_table
+from nest_opt.cli.units import count_text, gap_text, number_text, seconds_text
+from nest_opt.cli.value import gap_above
+from nest_opt.plan.evaluate import Evaluation
+from nest_opt.plan.plan import Plan
+
+_VOUCHERS = {
+    "solver": "the solver, HiGHS",
+    "closed form": "closed-form bounds of the cells; no program was run",
+    "dynamic program": "the dynamic program alone: the integer programs had no turn",
+}
+_WHY_NO_PLAN = {
+    "interrupted": "interrupted: no plan yet",
+    "no-solution": "no-solution: the time limit came before any plan",
+}
+
+
+def exact_report(result: ExactResult, output: Path | None = None) -> Iterator[RenderableType]:
+    """Yield the parts of the report on an exact search."""
+    if result.status == "infeasible":
+        yield from infeasible_report(
+            result.start, failure(result.problem, result.start.diagnosis), None
+        )
+    elif result.plan is None or result.evaluation is None:
+        yield Text(_WHY_NO_PLAN[result.status], style="bold")
+    else:
+        yield from _found(result, result.plan, result.evaluation)
+    last = {"proof by": _voucher_text(result), "solve": _start_text(result)}
+    last["search"] = _search_text(result)
+    if output and result.plan:
+        last["written"] = str(output)
+    yield facts(last)
+
+
+def optimum_report(verified: VerifyResult, result: ExactResult | None) -> Iterator[RenderableType]:
+    """Yield what is known of a plan's distance from the best plan of the family."""
+    yield Text()
+    if result is None or verified.evaluation is None:
+        yield facts({"optimum": "not searched: the plan is not legal, so it has no gap"})
+        return
+    rows = {"gap": _plan_gap_text(verified.evaluation.value_ps, result.bound_ps)}
+    rows["optimum"] = _optimum_text(result)
+    rows["solve"] = _start_text(result)
+    rows["bound"] = "none" if result.bound_ps is None else seconds_text(result.bound_ps)
+    rows["proof by"] = _voucher_text(result)
+    rows["search"] = _search_text(result)
+    yield facts(rows)
+
+
+def _found(result: ExactResult, plan: Plan, evaluation: Evaluation) -> Iterator[RenderableType]:
+    yield headline(result.status, plan, evaluation)
+    yield facts(
+        {"bound": _bound_text(result), **speed_facts(plan, evaluation), **degree_facts(plan)}
+    )
+    yield stage_table(plan, evaluation)
+
+
+def _bound_text(result: ExactResult) -> str:
+    if result.bound_ps is None or result.gap is None:
+        return "none"
+    text = f"{seconds_text(result.bound_ps)}, gap {gap_text(result.gap)}"
+    than = "" if result.gap == 0 else " than the bound"
+    return f"{text}: no plan of the {result.family} family is faster{than}"
+
+
+def _plan_gap_text(value_ps: int, bound_ps: int | None) -> str:
+    gap = gap_above(value_ps, bound_ps)
+    if gap is None:
+        return "none: the aligned family has no plan"
+    if gap < 0:
+        return (
+            f"{gap_text(gap)}: faster than every plan of the aligned family, so it is none of them"
+        )
+    if gap == 0:
+        return "0%: no plan of the aligned family is faster"
+    return f"at most {gap_text(gap)} of its time could be saved within the aligned family"
+
+
+def _optimum_text(result: ExactResult) -> str:
+    if result.evaluation is None:
+        return f"{result.status}, no plan"
+    return f"{result.status}, {seconds_text(result.evaluation.value_ps)}"
+
+
+def _voucher_text(result: ExactResult) -> str:
+    text = _VOUCHERS[result.bound_vouched_by]
+    if result.exact_units:
+        return text
+    return f"{text}, up to a relative tolerance of 1e-6"
+
+
+def _start_text(result: ExactResult) -> str:
+    start = result.start
+    if start.evaluation is None:
+        return f"{start.status}, no plan"
+    return f"{start.status}, {seconds_text(start.evaluation.value_ps)}"
+
+
+def _search_text(result: ExactResult) -> str:
+    return (
+        f"{count_text(result.cells, 'cell')}, {result.cells_pruned:,} pruned, "
+        f"{count_text(result.cells_solved, 'program')}, {number_text(result.wall_s, 3)} s"
+    )

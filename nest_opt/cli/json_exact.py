@@ -1,0 +1,61 @@
+"""The JSON of an exact search: the fields of a search, and who vouches for the bound."""
+
+from dataclasses import replace
+
+from nest_opt.api import ExactResult, VerifyResult
+from nest_opt.cli.json_output import Object, solve_json, time_json
+from nest_opt.cli.value import gap_above
+from nest_opt.plan.evaluate import Evaluation
+
+
+def exact_json(result: ExactResult) -> Object:
+    """Return the result of an exact search."""
+    same = replace(
+        result.start,
+        plan=result.plan,
+        evaluation=result.evaluation,
+        bound_ps=result.bound_ps,
+        cells=result.cells,
+        cells_pruned=result.cells_pruned,
+        wall_s=result.wall_s,
+        # What `solve` has no rule for, an exact search has rows for, or refuses.
+        relaxed=(),
+    )
+    data = {**solve_json(same), "status": result.status}
+    data["bound_vouched_by"] = result.bound_vouched_by
+    data["exact_units"] = result.exact_units
+    data["search"].update(cells_solved=result.cells_solved, nodes=result.nodes)
+    data["dynamic_program"] = dynamic_program_json(result)
+    return data
+
+
+def dynamic_program_json(result: ExactResult) -> Object:
+    """Return what `solve` says of the same problem."""
+    return {"status": result.start.status, **_value(result.start.evaluation)}
+
+
+def _value(evaluation: Evaluation | None) -> Object:
+    return time_json("value", evaluation.value_ps if evaluation else None)
+
+
+def optimum_json(verified: VerifyResult, result: ExactResult | None) -> Object | None:
+    """Return a plan's gap to the optimum of the family; None for an illegal plan."""
+    if result is None or verified.evaluation is None:
+        return None
+    return {
+        "family": result.family,
+        "status": result.status,
+        "dynamic_program": dynamic_program_json(result),
+        **_value(result.evaluation),
+        **time_json("bound", result.bound_ps),
+        "bound_vouched_by": result.bound_vouched_by,
+        "exact_units": result.exact_units,
+        "plan_gap": gap_above(verified.evaluation.value_ps, result.bound_ps),
+        "search": {
+            "wall_s": round(result.wall_s, 6),
+            "cells": result.cells,
+            "cells_pruned": result.cells_pruned,
+            "cells_solved": result.cells_solved,
+            "nodes": result.nodes,
+        },
+    }

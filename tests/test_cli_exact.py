@@ -1,0 +1,325 @@
+"""The exact search from Python and from the command line, and what it exports."""
+
+import json
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from cli_running import run, run_json, write
+from rich.console import Console
+from test_cli import RUN_MAIN, start
+
+from nest_opt import exact, solve, verify
+from nest_opt.cli.exact_report import optimum_report
+from nest_opt.cli.fix import fix
+from nest_opt.cli.json_exact import optimum_json
+from nest_opt.cli.progress import SearchProgress
+from nest_opt.errors import ConsistencyError
+from nest_opt.milp.cells import aligned_cells
+from nest_opt.milp.export import export
+from nest_opt.milp.result import ExactSearch
+from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.plan.files import read_plan
+from nest_opt.problem.files import read_problem
+
+ROOT = Path(__file__).resolve().parent.parent
+TINY = sorted((ROOT / "instances" / "tiny").glob("*.json"))
+# Its closed-form bounds do not settle it: programs run.
+HOPS = ROOT / "instances" / "tiny" / "hop-latency-limit.json"
+INFEASIBLE = ROOT / "instances" / "tiny" / "infeasible-layer.json"
+
+
+@pytest.mark.parametrize("path", TINY, ids=lambda path: path.stem)
+def test_every_tiny_instance_is_confirmed(path: Path) -> None:
+    """The exact search proves what `solve` claims: the value, or that there is none."""
+    solved, result = solve(read_problem(path)), exact(read_problem(path))
+    assert result.status == solved.status
+    assert result.bound_ps == solved.bound_ps
+    assert (result.plan is None) == (solved.plan is None)
+    if result.plan and result.evaluation:
+        assert result.gap == 0
+        assert evaluate(Costs(result.problem), result.plan.placement()) == result.evaluation
+
+
+def test_the_solver_vouches_where_it_took_part() -> None:
+    """`solver` stands exactly where programs were run; others name the closed form."""
+    vouchers = set()
+    for path in TINY:
+        result = exact(read_problem(path))
+        vouchers.add(result.bound_vouched_by)
+        assert (result.bound_vouched_by == "solver") == (result.cells_solved > 0)
+    assert vouchers == {"solver", "closed form"}
+
+
+@pytest.mark.parametrize("claim", ["too-high", "none"])
+def test_a_disagreement_is_a_defect(claim: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan below the dynamic program's bound, or where it says there is none, exits with 3."""
+    problem = read_problem(HOPS)
+    true = solve(problem)
+    narrow = solve(fix(problem, {"dp": (1,)}))
+    assert true.bound_ps is not None
+    assert narrow.bound_ps is not None
+    assert narrow.bound_ps > true.bound_ps
+    wrong = replace(narrow, problem=problem)
+    if claim == "none":
+        wrong = replace(wrong, status="infeasible", plan=None, evaluation=None, bound_ps=None)
+    monkeypatch.setattr("nest_opt.api.solve", lambda *_: wrong)
+    with pytest.raises(ConsistencyError, match="the dynamic program says that none"):
+        exact(problem)
+    assert run("exact", HOPS).exit_code == 3
+
+
+def test_json_is_the_contract_of_solve() -> None:
+    """The fields of `solve` keep names and values; who vouches for the bound is added."""
+    solved, found = run_json("solve", HOPS), run_json("exact", HOPS)
+    assert set(found) - set(solved) == {"bound_vouched_by", "exact_units", "dynamic_program"}
+    assert found["bound_vouched_by"] == "solver"
+    for name in set(solved) - {"search", "plan"}:
+        assert found[name] == solved[name], name
+    assert found["dynamic_program"]["value_ps"] == solved["objective"]["value_ps"]
+    search = found["search"]
+    assert search["cells"] == search["cells_pruned"] + search["cells_solved"]
+    assert search["cells_solved"] > 0
+
+
+def test_the_plan_is_written_and_fix_narrows(tmp_path: Path) -> None:
+    """`-o` writes a legal plan of the printed value; `--fix` narrows as in `solve`."""
+    path = tmp_path / "plan.json"
+    found = run_json("exact", HOPS, "--fix", "dp=1", "-o", path)
+    assert read_plan(path).dp == 1
+    assert run_json("verify", path)["objective"] == found["objective"]
+    assert found["objective"] == run_json("solve", HOPS, "--fix", "dp=1")["objective"]
+
+
+def test_an_infeasible_problem_has_its_diagnosis() -> None:
+    """Without a plan the exit code is 1, and the report is the one of `solve`."""
+    found = run("exact", INFEASIBLE)
+    assert found.exit_code == 1
+    assert found.stdout.splitlines()[0] == run("solve", INFEASIBLE).stdout.splitlines()[0]
+    data = run_json("exact", INFEASIBLE)
+    assert data["status"] == "infeasible"
+    assert data["diagnosis"] == run_json("solve", INFEASIBLE)["diagnosis"]
+
+
+def test_no_time_leaves_incumbent_and_bound() -> None:
+    """With no time left the plan of `solve` stands, with a bound below it and open cells."""
+    data = run_json("exact", HOPS, "--time-limit", "0")
+    assert data["status"] == "feasible"
+    assert data["bound_vouched_by"] == "closed form"
+    assert 0 < int(data["bound_ps"]) < int(data["objective"]["value_ps"])
+    assert 0 < data["gap"] < 1
+    assert data["search"]["cells_pruned"] < data["search"]["cells"]
+    assert run("exact", HOPS, "--time-limit", "0").exit_code == 0
+
+
+def test_a_gap_ends_the_search_early() -> None:
+    """A plan within the gap asked for is optimal by that measure, without a program."""
+    wide = run_json("exact", HOPS, "--gap", "0.9")
+    assert wide["status"] == "optimal"
+    assert wide["search"]["cells_solved"] == 0
+    assert 0 < wide["gap"] <= 0.9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--family", "free"], "--family: found 'free'"),
+        (["--gap", "1"], "gap: found 1"),
+        (["--gap", "x"], "a number such as 1.25 is needed"),
+        (["--time-limit", "-1"], "a number such as 1.25 is needed"),
+        (["--fix", "dp=7"], "search.dp: found [7]"),
+    ],
+)
+def test_exact_refuses(arguments: list[str], message: str) -> None:
+    """Wrong options exit with 2 and say what is needed."""
+    result = run("exact", HOPS, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_the_artifact_cost_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The artifact's costs have no programs: exit code 2, before any search."""
+    monkeypatch.setattr(Costs, "is_artifact", True)
+    monkeypatch.setattr("nest_opt.api.solve", lambda *_: pytest.fail("searched"))
+    result = run("exact", HOPS)
+    assert result.exit_code == 2
+    assert "job.cost_model: found 'artifact'" in result.stderr
+
+
+@pytest.mark.parametrize("turn", ["dynamic program", "programs"])
+def test_interruption_keeps_incumbent_and_bound(turn: str) -> None:
+    """SIGINT ends either search with a plan, a bound and exit code 0, without a traceback."""
+    # The exact search counts cells; the dynamic program's last group ends before it.
+    when = "total != 10" if turn == "dynamic program" else "total == 10"
+    program = (
+        "import os, signal\n"
+        "from nest_opt.cli.progress import SearchProgress\n"
+        "def call(self, done, total, best_ps):\n"
+        f"    if best_ps is not None and {when}:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "SearchProgress.__call__ = call\n" + RUN_MAIN
+    )
+    process = start("-c", program, "exact", HOPS, "--json")
+    output, errors = process.communicate()
+    data = json.loads(output)
+    assert (process.returncode, errors) == (0, "")
+    assert data["status"] == "interrupted"
+    assert data["plan"] is not None
+    assert int(data["bound_ps"]) <= int(data["objective"]["value_ps"])
+    vouchers = {"dynamic program": "dynamic program", "programs": "closed form"}
+    assert data["bound_vouched_by"] == vouchers[turn]
+
+
+def test_interruption_before_any_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted at the start, it says so and exits with 1."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SearchProgress, "__call__", stop)
+    assert run("exact", HOPS).stdout.startswith("interrupted: no plan yet")
+    monkeypatch.setattr("nest_opt.problem.files.read_problem", stop)
+    result = run("exact", HOPS, "--json")
+    assert result.exit_code == 1
+    data = json.loads(result.stdout)
+    assert (data["status"], data["bound_vouched_by"]) == ("interrupted", None)
+
+
+def test_interruption_between_the_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted before the programs' turn, the dynamic program's plan and bound stand."""
+
+    def stop(*_: object, **__: object) -> ExactSearch:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nest_opt.milp.exact.exact", stop)
+    result = exact(read_problem(HOPS))
+    assert result.status == "interrupted"
+    assert result.plan == result.start.plan
+    assert (result.bound_ps, result.bound_vouched_by) == (result.start.bound_ps, "dynamic program")
+
+
+# verify --exact
+
+
+def test_verify_exact_gives_the_gap_of_the_plan(tmp_path: Path) -> None:
+    """A worse plan's gap is its distance from the optimum of the problem that it carries."""
+    path = tmp_path / "plan.json"
+    run("solve", HOPS, "--fix", "dp=1", "-o", path)
+    data = json.loads(path.read_text())
+    data["problem"] = json.loads(HOPS.read_text())
+    write(path, data)
+    found = run_json("verify", path, "--exact")
+    value, best = int(found["objective"]["value_ps"]), solve(read_problem(HOPS)).bound_ps
+    assert best is not None
+    assert best < value
+    about = found["exact"]
+    assert about["status"] == "optimal"
+    assert about["bound_vouched_by"] == "solver"
+    assert int(about["value_ps"]) == int(about["bound_ps"]) == best
+    assert int(about["dynamic_program"]["value_ps"]) == best
+    assert about["plan_gap"] == pytest.approx((value - best) / value, rel=1e-12)
+    text = run("verify", path, "--exact").stdout
+    assert "of its time could be saved within the aligned family" in text
+    limited = run_json("verify", path, "--exact", "--time-limit", "0")["exact"]
+    assert limited["status"] == "feasible"
+    assert int(limited["bound_ps"]) < best
+    assert limited["plan_gap"] > about["plan_gap"]
+
+
+def test_a_plan_outside_the_family_may_be_faster(tmp_path: Path) -> None:
+    """A plan below the bound has a negative gap, and the text says that it is not of the family."""
+    path = tmp_path / "plan.json"
+    run("solve", HOPS, "-o", path)
+    result = verify(read_plan(path))
+    assert result.evaluation is not None
+    slow = exact(fix(read_problem(HOPS), {"dp": (1,)}))
+    assert slow.bound_ps is not None
+    about = optimum_json(result, slow)
+    assert about is not None
+    value = result.evaluation.value_ps
+    assert about["plan_gap"] == pytest.approx((value - slow.bound_ps) / value, rel=1e-12)
+    assert about["plan_gap"] < 0
+    texts = Console(file=StringIO(), width=200)
+    for part in optimum_report(result, slow):
+        texts.print(part)
+    assert isinstance(texts.file, StringIO)
+    assert "so it is none of them" in texts.file.getvalue()
+
+
+def test_verify_exact_of_an_illegal_plan(tmp_path: Path) -> None:
+    """An illegal plan has no gap: null, said in the text, and the exit code stays 1."""
+    path = tmp_path / "plan.json"
+    run("solve", HOPS, "-o", path)
+    data = json.loads(path.read_text())
+    data["objective"]["value_ps"] = "1"
+    write(path, data)
+    assert run_json("verify", path, "--exact")["exact"] is None
+    result = run("verify", path, "--exact")
+    assert result.exit_code == 1
+    assert "not searched: the plan is not legal" in result.stdout
+
+
+def test_verify_needs_exact_for_a_time_limit(tmp_path: Path) -> None:
+    """`--time-limit` without `--exact` is refused."""
+    result = run("verify", tmp_path / "plan.json", "--time-limit", "1")
+    assert result.exit_code == 2
+    assert "add --exact" in result.stderr
+
+
+# export
+
+
+@pytest.mark.parametrize("file_format", ["lp", "mps"])
+def test_export_writes_the_cell_that_it_names(file_format: str, tmp_path: Path) -> None:
+    """The file is the program of the one cell with the degrees asked for, and says which."""
+    path = tmp_path / "program"
+    asked = "dp=1,pp=2,order=pp-inner,pitch=tight"
+    data = run_json("export", file_format, HOPS, "-o", path, "--cell", asked)
+    assert (data["cell"]["dp"], data["cell"]["pp"]) == (1, 2)
+    costs = Costs(read_problem(HOPS))
+    cells = [
+        cell
+        for cell in aligned_cells(costs)
+        if (cell.device_map.replicas, cell.device_map.stages) == (1, 2)
+        and (cell.device_map.order, cell.device_map.pitch) == ("pp-inner", data["cell"]["pitch"])
+    ]
+    assert len(cells) == 1
+    other = tmp_path / f"expected.{file_format}"
+    export(costs, cells[0], other, "lp" if file_format == "lp" else "mps")
+    assert path.read_text() == other.read_text()
+    assert data["name"] in path.read_text()
+    assert data["rows"] > 0
+
+
+def test_export_without_a_cell_takes_the_first(tmp_path: Path) -> None:
+    """Without `--cell` it is the cell that a search would solve first; the text names it."""
+    path = tmp_path / "program.lp"
+    result = run("export", "lp", HOPS, "-o", path, width=200)
+    assert result.exit_code == 0
+    data = run_json("export", "lp", HOPS, "-o", path)
+    assert result.stdout.startswith(f"wrote {path}: program {data['name']}")
+    assert f"dp {data['cell']['dp']}, pp {data['cell']['pp']}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lp", HOPS], "Missing option '-o'"),
+        (["lp", HOPS, "-o", HOPS], "is the input file itself"),
+        (["lp", HOPS, "-o", "x.lp", "--cell", "dp=1,2"], "--cell: found '2' without a '='"),
+        (["lp", HOPS, "-o", "x.lp", "--cell", "dp=0"], "--cell dp: found '0'"),
+        (["mps", INFEASIBLE, "-o", "x.mps"], "no cell to export"),
+        (["nl", HOPS, "-o", "x.nl"], "one of these is needed: lp, mps"),
+    ],
+)
+def test_export_refuses(
+    arguments: list[object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong formats, paths and cells exit with 2, and no file is left."""
+    monkeypatch.chdir(tmp_path)
+    result = run("export", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert list(tmp_path.iterdir()) == []
