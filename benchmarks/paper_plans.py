@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from paper_instances import DEVICES, FOLDER, GLOBAL_BATCH, SEQUENCE_LENGTHS
 
 from nest_opt import Plan, Problem, SolveResult, solve
 from nest_opt.models.request import Request, derive_problem
@@ -18,13 +19,6 @@ from nest_opt.problem.files import read_problem
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "paper_plans.md"
-SEQUENCE_LENGTHS = {
-    "bert-large": 512,
-    "gpt-3-175b": 2048,
-    "llama-2-7b": 4096,
-    "llama-3-70b": 4096,
-    "mixtral-8x7b": 4096,
-}
 OUTSIDE = "<!-- outside -->\n"
 MARKER = "<!-- table -->\n"
 
@@ -102,7 +96,7 @@ def a100_row(model: str, length: int, devices: int) -> str:
         model=model,
         cluster="dgx-a100",
         devices=devices,
-        global_batch=4096,
+        global_batch=GLOBAL_BATCH,
         sequence_length=length,
     )
     problem = derive_problem(request).problem
@@ -124,7 +118,7 @@ def main(write: bool) -> None:
     outside = []
     lines = ["| instance | plan | batch time | utilisation | why |", "|---|---|---|---|---|"]
     paths = sorted(
-        (ROOT / "instances" / "paper").glob("*.json"),
+        FOLDER.glob("*.json"),
         key=lambda path: (*path.stem.rpartition("-")[:1], int(path.stem.rpartition("-")[2])),
     )
     for path in paths:
@@ -134,8 +128,8 @@ def main(write: bool) -> None:
             outside.append(f"`{path.stem}`")
     lines += ["", "## On A100", "", "The same models on a DGX A100 SuperPOD.", ""]
     lines += ["| model | devices | plan | batch time | utilisation |", "|---|---|---|---|---|"]
-    for model, length in SEQUENCE_LENGTHS.items():
-        for devices in (64, 128, 256, 512, 1024):
+    for model, length in sorted(SEQUENCE_LENGTHS.items()):
+        for devices in DEVICES:
             lines.append(a100_row(model, length, devices))
             click.echo(lines[-1])
             if is_outside(lines[-1]):

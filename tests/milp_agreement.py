@@ -12,7 +12,6 @@ from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.exact import exact
-from nest_opt.milp.extract import placement_of
 from nest_opt.milp.result import ExactSearch
 from nest_opt.milp.units import units
 from nest_opt.plan import Placement
@@ -48,7 +47,7 @@ def placements(k: CellCoefficients) -> Iterator[Placement]:
     """Yield every placement of a cell, legal or not."""
     for inner in combinations(range(1, k.layers), k.stages - 1):
         for modes in product(k.modes, repeat=k.stages):
-            yield placement_of(k.cell, (*inner, k.layers), modes)
+            yield k.cell.placement((*inner, k.layers), modes)
 
 
 def exact_coefficients(problem: Problem) -> list[CellCoefficients] | None:

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from nest_opt.dp.family import aligned_maps
 from nest_opt.dp.levels import NO_HOP, LevelVectors, maximal
 from nest_opt.network import HierarchicalNetwork, Network
 from nest_opt.plan.evaluate import block_groups, sync_group
+from nest_opt.plan.family import aligned_maps
 from nest_opt.plan.placement import DeviceMap
 from nest_opt.problem import Configuration, HierarchicalSpec, SearchSpace
 

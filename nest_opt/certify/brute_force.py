@@ -271,16 +271,7 @@ def _keeps_constraints(costs: Costs, cell: Cell, placement: Placement, plan: Cel
 
 
 def _placement(cell: Cell, plan: CellPlan) -> Placement:
-    device_map = cell.device_map
-    return Placement(
-        cell.microbatch,
-        cell.configuration,
-        device_map.replicas,
-        device_map.order,
-        device_map.pitch,
-        plan.ends,
-        tuple(stage.recompute for stage in plan.stages),
-    )
+    return cell.placement(plan.ends, tuple(stage.recompute for stage in plan.stages))
 
 
 def _place(placement: Placement) -> tuple[object, ...]:

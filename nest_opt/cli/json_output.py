@@ -18,7 +18,7 @@ from nest_opt.cost.units import to_s
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation, evaluated_objective
 from nest_opt.plan.plan import Plan
 from nest_opt.problem import Problem
-from nest_opt.problem.files import to_json_text
+from nest_opt.problem.files import to_json_data
 
 FAMILY = "aligned"
 
@@ -54,7 +54,7 @@ def solve_json(result: SolveResult) -> Object:
     data.update(value_json(result.problem, plan, result.evaluation))
     data.update(time_json("bound", result.bound_ps))
     data["gap"] = result.gap
-    data["plan"] = None if plan is None else json.loads(to_json_text(plan))
+    data["plan"] = None if plan is None else to_json_data(plan)
     data["devices"] = None if plan is None else _devices(plan)
     data["search"] = {
         "wall_s": round(result.wall_s, 6),

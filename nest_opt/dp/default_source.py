@@ -8,12 +8,12 @@ import numpy as np
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
 from nest_opt.dp.chain import INFINITE, Array, Chain
-from nest_opt.dp.family import aligned_maps
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
 from nest_opt.dp.matrices import Held, LazyMatrices, PairMatrices, with_held
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.family import aligned_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute

@@ -179,13 +179,4 @@ def _placement(source: CellSource, cell: Cell, value_ps: int) -> Placement:
         source.mode(cell, stage, low, high)
         for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False))
     )
-    device_map = cell.device_map
-    return Placement(
-        cell.microbatch,
-        cell.configuration,
-        device_map.replicas,
-        device_map.order,
-        device_map.pitch,
-        ends,
-        modes,
-    )
+    return cell.placement(ends, modes)

@@ -11,12 +11,12 @@ from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Group:
     """Cells that share everything but rank order and pitch.
 
-    The order of fields is the order of ties: a lower bound on all its cells,
-    then fewer devices, fewer stages, smaller d, b, tp, cp, ep, then sp.
+    `bound_ps` is a lower bound on all its cells; `place` orders equals: fewer
+    devices, fewer stages, smaller d, b, tp, cp, ep, then sp.
     """
 
     bound_ps: int

@@ -7,7 +7,7 @@ from nest_opt.milp.assignment import cumulative
 from nest_opt.milp.build import Formulation
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, evaluate_stage
-from nest_opt.plan.placement import Cell, Placement
+from nest_opt.plan.placement import Placement
 from nest_opt.problem.profile import Recompute
 from nest_opt.solver.status import Solution
 
@@ -17,20 +17,6 @@ INTEGRALITY = 1e-4
 # Largest difference between the solver's value and the evaluator's, as a share
 # of the value; half a picosecond where that is more.
 VALUE_TOLERANCE = 1e-5
-
-
-def placement_of(cell: Cell, ends: tuple[int, ...], modes: tuple[Recompute, ...]) -> Placement:
-    """Return the placement of a cell with given stage ends and modes."""
-    device_map = cell.device_map
-    return Placement(
-        cell.microbatch,
-        cell.configuration,
-        device_map.replicas,
-        device_map.order,
-        device_map.pitch,
-        ends,
-        modes,
-    )
 
 
 def rounded(formulation: Formulation, solution: Solution) -> Placement:
@@ -52,7 +38,7 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
             next(mode for mode in k.modes if _binary(solution, model.mode[stage, mode]))
             for stage in range(k.stages)
         )
-    return placement_of(k.cell, ends, modes)
+    return k.cell.placement(ends, modes)
 
 
 def overfull_stages(evaluation: Evaluation) -> list[int]:

@@ -75,6 +75,18 @@ class Cell:
         """(microbatch size, configuration), the key of profiles and costs."""
         return self.microbatch, self.configuration
 
+    def placement(self, ends: tuple[int, ...], recompute: tuple[Recompute, ...]) -> "Placement":
+        """Return the placement of the cell with given stage ends and modes."""
+        return Placement(
+            self.microbatch,
+            self.configuration,
+            self.device_map.replicas,
+            self.device_map.order,
+            self.device_map.pitch,
+            ends,
+            recompute,
+        )
+
 
 @dataclass(frozen=True)
 class Placement:
