@@ -43,7 +43,7 @@ def record(result: SolveResult) -> dict[str, Any]:
         placement = result.plan.placement()
         plan = {
             "microbatch": placement.microbatch,
-            **placement.configuration._asdict(),
+            **placement.configurations[0]._asdict(),
             "dp": placement.replicas,
             "pp": placement.stages,
             "order": placement.order,

@@ -30,7 +30,7 @@ def problem_features(problem: Problem) -> set[str]:
 
 def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation) -> set[str]:
     """Return what the best plan has, and what decided that it is the best."""
-    k, device_map = placement.configuration, placement.device_map
+    k, device_map = placement.configurations[0], placement.device_map
     sizes = [high - low for low, high in placement.intervals]
     streams = placement.microbatch * k.ep * placement.replicas
     modes = set(placement.recompute)
@@ -72,7 +72,7 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
 def pitch_kind(problem: Problem, placement: Placement) -> str:
     """Return the first of tight, level and spread that a placement's pitch is."""
     inner = placement.stages if placement.order == "pp-inner" else placement.replicas
-    unit = inner * placement.configuration.block_size
+    unit = inner * placement.configurations[0].block_size
     if placement.pitch == unit:
         return "tight"
     sizes = [level.size for level in problem.cluster.network.levels]
@@ -91,7 +91,7 @@ def replicas_differ(problem: Problem, placement: Placement) -> bool:
             levels = [
                 network.level(ranks)
                 for group in GROUPS
-                for ranks in block_groups(block, placement.configuration, group)
+                for ranks in block_groups(block, placement.configurations[0], group)
             ]
             if stage + 1 < placement.stages:
                 after = device_map.block(replica, stage + 1)
@@ -105,7 +105,7 @@ def replicas_differ(problem: Problem, placement: Placement) -> bool:
 def block_straddles(problem: Problem, placement: Placement) -> bool:
     """Whether some block's group spans a level that one aligned to device 0 would not."""
     network, device_map = Costs(problem).network, placement.device_map
-    k = placement.configuration
+    k = placement.configurations[0]
     for group in GROUPS:
         aligned = max(network.level(r) for r in block_groups(range(k.block_size), k, group))
         for stage in range(placement.stages):

@@ -451,7 +451,8 @@ def _some_placements(rng: random.Random, problem: Problem) -> Iterator[Placement
         if plans:
             plan, device_map = rng.choice(plans), cell.device_map
             yield Placement(
-                *cell.pair,
+                cell.microbatch,
+                cell.configurations,
                 device_map.replicas,
                 device_map.order,
                 device_map.pitch,

@@ -37,7 +37,7 @@ def random_placement(rng: random.Random, problem: Problem) -> Placement | None:
     ]
     return Placement(
         microbatch,
-        k,
+        (k,) * stages,
         replicas,
         order,
         rng.randint(unit, largest),
@@ -48,7 +48,7 @@ def random_placement(rng: random.Random, problem: Problem) -> Placement | None:
 
 def placement_data(placement: Placement) -> dict[str, Any]:
     """Return a placement as plain data, as the oracle reads it."""
-    tp, cp, ep, sp = placement.configuration
+    tp, cp, ep, sp = placement.configurations[0]
     return {
         "microbatch": placement.microbatch,
         **{"tp": tp, "cp": cp, "ep": ep, "sp": sp, "dp": placement.replicas},

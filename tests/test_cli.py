@@ -655,8 +655,7 @@ def test_show_json_lists_every_block(plan_path: Path) -> None:
         {
             "replica": replica,
             "stage": stage,
-            "first_device": device_map.block_start(replica, stage),
-            "device_count": 1,
+            "devices": list(device_map.block(replica, stage)),
         }
         for replica in range(2)
         for stage in range(2)

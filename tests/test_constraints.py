@@ -70,7 +70,7 @@ def lone_plans(problem: Problem) -> list[Placement]:
     cell = cells[0]
     return [
         Placement(
-            cell.microbatch, cell.configuration, 2, "pp-inner", cell.device_map.pitch, ends,
+            cell.microbatch, cell.configurations, 2, "pp-inner", cell.device_map.pitch, ends,
             ("none",) * 3,
         )
         for ends in found

@@ -187,7 +187,7 @@ def test_infeasible_devices_needs_one_more() -> None:
 def test_expert_parallelism_wins() -> None:
     """With the experts replicated (ep = 1), or half sharded, the optimum is strictly worse."""
     problem = tiny("expert-parallel")
-    assert placement(best(problem)).configuration.ep == 4
+    assert placement(best(problem)).configurations[0].ep == 4
     for degree in (1, 2):
         assert value(changed(problem, search__ep=[degree])) > value(problem)
 
@@ -303,7 +303,7 @@ def test_idle_devices_are_better_than_slow_links() -> None:
 def test_sequence_parallel_hops_are_smaller() -> None:
     """With sp a hop moves half the bytes, and that alone makes the difference."""
     problem = tiny("sequence-parallel-hops")
-    assert placement(best(problem)).configuration.sp
+    assert placement(best(problem)).configurations[0].sp
     without = changed(problem, search__sp=[False])
     # Two hops in sum F and one in each of the 7 further rounds, 0.05 s less each.
     assert value(without) - value(problem) == 9 * PS_PER_S // 20

@@ -427,7 +427,7 @@ def test_an_illegal_start_is_refused() -> None:
     data["search"] = {"pitch": ["tight"]}
     roomy = build_problem(Problem, data, "roomy")
     none = Configuration(1, 1, 1, False)
-    stray = Placement(1, none, 2, "pp-inner", 5, (4,), ("none",))
+    stray = Placement(1, (none,), 2, "pp-inner", 5, (4,), ("none",))
     with pytest.raises(PlanError, match="start: found order pp-inner, pitch 5"):
         exact(roomy, start=stray)
     crowded = build_problem(Problem, golden_data(), "crowded")

@@ -281,7 +281,7 @@ def _place(placement: Placement) -> tuple[object, ...]:
         placement.stages,
         placement.replicas,
         placement.microbatch,
-        placement.configuration,
+        placement.configurations,
         placement.order != "pp-inner",
         placement.pitch,
         placement.ends,

@@ -171,8 +171,7 @@ def _blocks(plan: Plan) -> list[Object] | None:
         {
             "replica": replica,
             "stage": stage,
-            "first_device": device_map.block_start(replica, stage),
-            "device_count": device_map.block_size,
+            "devices": list(device_map.block(replica, stage)),
         }
         for replica in range(device_map.replicas)
         for stage in range(device_map.stages)
@@ -211,7 +210,10 @@ def degrees_json(plan: Plan) -> Object:
     """Return the degrees of a plan."""
     return {
         "microbatch": plan.microbatch,
-        **plan.configuration._asdict(),
+        "tp": plan.tp,
+        "cp": plan.cp,
+        "ep": plan.ep,
+        "sp": plan.sp,
         "dp": plan.dp,
         "pp": len(plan.stages),
         "order": plan.order,
@@ -221,12 +223,14 @@ def degrees_json(plan: Plan) -> Object:
 
 def _stage(plan: Plan, number: int) -> Object:
     block = plan.placement().device_map.block(0, number)
-    stage = plan.stages[number]
+    stage, configuration = plan.stages[number], plan.configurations[number]
     return {
         "stage": number,
         "layers": list(stage.layers),
         "recompute": stage.recompute,
-        "replica_0_devices": {"first": block.start, "last": block.stop - 1},
+        "tp": configuration.tp,
+        "sp": configuration.sp,
+        "replica_0_devices": list(block),
     }
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from nest_opt.cli.console import printable
 from nest_opt.cli.stage_table import facts
 from nest_opt.cli.units import count_text
-from nest_opt.plan.placement import DeviceMap
+from nest_opt.plan.placement import Blocks
 from nest_opt.plan.plan import Plan
 
 MOST_ROWS = 64
@@ -61,14 +61,14 @@ class FoldedRow:
     replicas: tuple[int, ...]
 
 
-def device_blocks(device_map: DeviceMap, device_count: int) -> list[Block | None]:
+def device_blocks(device_map: Blocks, device_count: int) -> list[Block | None]:
     """Return what each device of a cluster works for; blocks outside it are left out."""
     owners: list[Block | None] = [None] * device_count
     for replica in range(device_map.replicas):
         for stage in range(device_map.stages):
-            block = device_map.block(replica, stage)
-            for device in range(block.start, min(block.stop, device_count)):
-                owners[device] = Block(stage, replica, disputed=owners[device] is not None)
+            for device in device_map.block(replica, stage):
+                if device < device_count:
+                    owners[device] = Block(stage, replica, disputed=owners[device] is not None)
     return owners
 
 

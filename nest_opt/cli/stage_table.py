@@ -1,5 +1,7 @@
 """A plan in a few lines: its degrees, and a table of its stages."""
 
+from collections.abc import Sequence
+
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
@@ -40,10 +42,20 @@ def degree_facts(plan: Plan, broken: bool = False) -> dict[str, str]:
     return {
         "degrees": degrees_text(plan),
         "batch": batch_text(plan),
-        "placement": f"rank order {plan.order}, pitch {count_text(plan.pitch, 'device')}, "
-        f"blocks of {count_text(device_map.block_size, 'device')}",
+        "placement": placement_text(plan),
         "devices": f"{count}; {bytes_text(usable)} of memory usable on each",
     }
+
+
+def placement_text(plan: Plan) -> str:
+    """Return rank order, pitch and block size of a plan in one line."""
+    order = "devices listed block by block"
+    if plan.pitch is not None:
+        order = f"rank order {plan.order}, pitch {count_text(plan.pitch, 'device')}"
+    sizes = sorted({k.block_size for k in plan.configurations})
+    if len(sizes) > 1:
+        return f"{order}, blocks of {sizes[0]} to {sizes[-1]} devices"
+    return f"{order}, blocks of {count_text(sizes[0], 'device')}"
 
 
 def speed_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
@@ -59,11 +71,17 @@ def speed_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
 
 def degrees_text(plan: Plan) -> str:
     """Return the degrees of a plan in one line."""
-    sp = "on" if plan.sp else "off"
+    tp = _by_stage([str(k.tp) for k in plan.configurations])
+    sp = _by_stage(["on" if k.sp else "off" for k in plan.configurations])
     return (
-        f"microbatch {plan.microbatch}, tp {plan.tp}, cp {plan.cp}, ep {plan.ep}, sp {sp}, "
+        f"microbatch {plan.microbatch}, tp {tp}, cp {plan.cp}, ep {plan.ep}, sp {sp}, "
         f"dp {plan.dp}, pp {len(plan.stages)}"
     )
+
+
+def _by_stage(values: list[str]) -> str:
+    """Return the value that all stages share, or all values from the first stage to the last."""
+    return values[0] if len(set(values)) == 1 else "/".join(values)
 
 
 def batch_text(plan: Plan) -> str:
@@ -84,9 +102,15 @@ def layers_text(names: tuple[str, ...]) -> str:
     return " .. ".join(printable(name) for name in ends)
 
 
-def range_text(block: range) -> str:
-    """Return the first and the last of a block's devices."""
-    return str(block[0]) if len(block) == 1 else f"{block[0]}-{block[-1]}"
+def devices_text(block: Sequence[int]) -> str:
+    """Return a block's devices, in the order of ranks; runs by their ends."""
+    runs: list[list[int]] = []
+    for device in block:
+        if runs and device == runs[-1][-1] + 1:
+            runs[-1].append(device)
+        else:
+            runs.append([device])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def stage_table(plan: Plan, evaluation: Evaluation | None) -> RenderableType:
@@ -108,7 +132,7 @@ def stage_table(plan: Plan, evaluation: Evaluation | None) -> RenderableType:
         table.add_row(
             str(number),
             f"{layers_text(stage.layers)} ({len(stage.layers):,})",
-            range_text(device_map.block(0, number)),
+            devices_text(device_map.block(0, number)),
             stage.recompute,
             *(_costs(evaluation.stages[number]) if evaluation else ()),
         )

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from nest_opt.cli.console import printable
 from nest_opt.cli.explain import group_levels
-from nest_opt.cli.stage_table import layers_text, range_text
+from nest_opt.cli.stage_table import devices_text, layers_text
 from nest_opt.cli.units import (
     bytes_text,
     count_text,
@@ -83,7 +83,7 @@ def _stage_terms(plan: Plan, evaluation: Evaluation, number: int) -> Table:
     stage = evaluation.stages[number]
     levels = group_levels(plan, stage)
     block = plan.placement().device_map.block(0, number)
-    _add(table, "devices of replica 0", range_text(block), count_text(len(block), "device"))
+    _add(table, "devices of replica 0", devices_text(block), count_text(len(block), "device"))
     _add(table, "F, time per microbatch", time_text(stage.time_ps), "")
     for name, value in stage.time_terms_ps.items():
         level = levels.get(name.removesuffix(" collectives"))

@@ -159,11 +159,11 @@ class _Search:
         if violations:
             raise PlanError(f"start: the placement is illegal ({violations[0]})")
         family = aligned_cells(self._costs)
-        if not any(_same(cell, other) for other in family):
+        if not isinstance(cell, Cell) or not any(_same(cell, other) for other in family):
             # Its value would not be one of the family, and the bound would be wrong.
             raise PlanError(
                 f"start: found order {start.order}, pitch {start.pitch}, dp {start.replicas}, "
-                f"{start.configuration}, which is no cell of the search space: "
+                f"{start.configurations[0]}, which is no cell of the search space: "
                 "start from a plan of the aligned family"
             )
         self._incumbent = start, evaluation

@@ -33,8 +33,12 @@ def check(
 
 
 def check_form(costs: Costs, placement: Placement) -> list[Violation]:
-    """Return what makes a placement impossible to evaluate: batch and devices."""
-    return [*_check_batch(costs, placement), *_check_devices(costs, placement)]
+    """Return what makes a placement impossible to evaluate: batch, degrees and devices."""
+    return [
+        *_check_batch(costs, placement),
+        *_check_degrees(costs, placement),
+        *_check_devices(costs, placement),
+    ]
 
 
 def check_claim(evaluation: Evaluation, name: str, value_ps: str) -> list[Violation]:
@@ -54,14 +58,38 @@ def check_claim(evaluation: Evaluation, name: str, value_ps: str) -> list[Violat
 
 
 def _check_batch(costs: Costs, placement: Placement) -> Iterator[Violation]:
-    job, k = costs.problem.job, placement.configuration
-    if rounds_per_batch(job, placement.microbatch, k.ep, placement.replicas) is None:
+    job, ep = costs.problem.job, placement.ep
+    if rounds_per_batch(job, placement.microbatch, ep, placement.replicas) is None:
         yield Violation(
             "batch",
-            f"microbatch * ep * dp = {placement.microbatch * k.ep * placement.replicas}",
+            f"microbatch * ep * dp = {placement.microbatch * ep * placement.replicas}",
             f"a divisor of the global batch {job.global_batch} is needed",
             "change one of the three, or set job.pad",
         )
+
+
+def _check_degrees(costs: Costs, placement: Placement) -> Iterator[Violation]:
+    """Yield what is wrong with degrees that differ by stage."""
+    free = costs.problem.search.per_stage
+    configurations = placement.configurations
+    for name in ("tp", "cp", "ep", "sp"):
+        values = sorted({getattr(k, name) for k in configurations})
+        if len(values) > 1 and name not in free:
+            yield Violation(
+                "degrees",
+                f"{name} of {', '.join(map(str, values))} in the stages",
+                f"one {name} for all stages is allowed",
+                f"use one {name}"
+                + (", or add it to search.per_stage" if name in ("tp", "sp") else ""),
+            )
+    for stage, (here, there) in enumerate(pairwise(configurations)):
+        if max(here.tp, there.tp) % min(here.tp, there.tp):
+            yield Violation(
+                "degrees",
+                f"tp {here.tp} in stage {stage} and {there.tp} in stage {stage + 1}",
+                "of neighbours one must divide the other",
+                "change one of the two",
+            )
 
 
 def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:
@@ -70,33 +98,32 @@ def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:
     if device_map.devices_used > limit:
         yield Violation(
             "devices",
-            f"tp * cp * ep * dp * stages = {device_map.devices_used} devices",
+            f"tp * cp * ep * dp devices of all stages = {device_map.devices_used}",
             f"{limit} devices exist",
             "lower a degree or the number of stages",
         )
         return
-    starts = sorted(
-        device_map.block_start(replica, stage)
+    used = sorted(
+        device
         for replica in range(device_map.replicas)
         for stage in range(device_map.stages)
+        for device in device_map.block(replica, stage)
     )
-    last = starts[-1] + device_map.block_size
-    if last > limit:
+    if used[-1] >= limit:
         yield Violation(
             "devices",
-            f"device {last - 1} in use",
+            f"device {used[-1]} in use",
             f"devices 0 to {limit - 1} exist",
             "lower a degree, the number of stages or the pitch",
         )
-    for first, second in pairwise(starts):
-        if second - first < device_map.block_size:
-            yield Violation(
-                "devices",
-                f"device {second} in two blocks",
-                "1 block a device is allowed",
-                "raise the pitch",
-            )
-            break
+    twice = next((device for device, after in pairwise(used) if device == after), None)
+    if twice is not None:
+        yield Violation(
+            "devices",
+            f"device {twice} in two blocks",
+            "1 block a device is allowed",
+            "raise the pitch, or list other devices",
+        )
 
 
 def _check_memory(evaluation: Evaluation) -> Iterator[Violation]:

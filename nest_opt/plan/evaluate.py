@@ -5,9 +5,10 @@ level comes from the set of devices. Every plan that leaves the program goes
 through it, whatever found the plan.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate, product
 
 from nest_opt.cost.artifact import ArtifactCosts
 from nest_opt.cost.build import build_cost_table
@@ -22,7 +23,7 @@ from nest_opt.cost.table import (
 )
 from nest_opt.errors import PlanError
 from nest_opt.network import Network, build_network
-from nest_opt.plan.placement import Cell, DeviceMap, Placement
+from nest_opt.plan.placement import AnyCell, Blocks, Cell, DeviceMap, Placement, StagedCell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, Group, Recompute
@@ -138,6 +139,8 @@ def evaluate(costs: Costs, placement: Placement) -> Evaluation:
             zip(placement.intervals, placement.recompute, strict=True)
         )
     )
+    if not placement.is_uniform:
+        stages = _with_backward_before(stages)
     objective = evaluated_objective(costs.problem)
     value = batch_time_ps(
         objective,
@@ -149,6 +152,15 @@ def evaluate(costs: Costs, placement: Placement) -> Evaluation:
     return Evaluation(objective, cell.rounds, stages, value)
 
 
+def _with_backward_before(stages: tuple[StageEvaluation, ...]) -> tuple[StageEvaluation, ...]:
+    """Return stages that know the backward times of those before in their own configurations."""
+    own = [stage.time_terms_ps["backward"] for stage in stages]
+    return tuple(
+        replace(stage, backward_before_ps=before)
+        for stage, before in zip(stages, accumulate(own, initial=0), strict=False)
+    )
+
+
 def evaluated_objective(problem: Problem) -> Objective:
     """Return the objective that a problem's plans are valued by.
 
@@ -158,38 +170,46 @@ def evaluated_objective(problem: Problem) -> Objective:
     return "nest" if problem.job.cost_model == "artifact" else problem.job.objective
 
 
-def placement_cell(problem: Problem, placement: Placement) -> Cell:
+def placement_cell(problem: Problem, placement: Placement) -> AnyCell:
     """Return the cell of a placement, or raise PlanError where the batch is not divided."""
-    k = placement.configuration
-    rounds = rounds_per_batch(problem.job, placement.microbatch, k.ep, placement.replicas)
+    microbatch, ep = placement.microbatch, placement.ep
+    rounds = rounds_per_batch(problem.job, microbatch, ep, placement.replicas)
     if rounds is None:
         raise PlanError(
-            f"microbatch * ep * dp: found {placement.microbatch} * {k.ep} * {placement.replicas}, "
+            f"microbatch * ep * dp: found {microbatch} * {ep} * {placement.replicas}, "
             f"which does not divide job.global_batch ({problem.job.global_batch}): "
             "change a degree, or set job.pad"
         )
-    return Cell(placement.microbatch, k, rounds, placement.device_map)
+    device_map = placement.device_map
+    if placement.is_uniform and isinstance(device_map, DeviceMap):
+        return Cell(microbatch, placement.configurations[0], rounds, device_map)
+    return StagedCell(microbatch, placement.configurations, rounds, device_map)
 
 
 def evaluate_stage(
-    costs: Costs, cell: Cell, stage: int, low: int, high: int, mode: Recompute
+    costs: Costs, cell: AnyCell, stage: int, low: int, high: int, mode: Recompute
 ) -> StageEvaluation:
-    """Evaluate the stage of layers low, ..., high - 1 as stage number `stage` of a cell."""
+    """Evaluate the stage of layers low, ..., high - 1 as stage number `stage` of a cell.
+
+    A stage alone does not know the configurations before it: its
+    `backward_before_ps` is that of all layers before in its own one.
+    """
     if costs.is_artifact:
         return _artifact_stage(costs, cell, stage, low, high, mode)
-    table = costs.table
-    pair = table.pairs.get(cell.pair)
+    table, configuration = costs.table, cell.configurations[stage]
+    key = cell.microbatch, configuration
+    pair = table.pairs.get(key)
     if pair is None or mode not in pair.stash_bytes:
         raise PlanError(
             f"stages[{stage}]: the problem has no profiles for microbatch={cell.microbatch} "
-            f"{cell.configuration} with recompute={mode} in its search space: "
+            f"{configuration} with recompute={mode} in its search space: "
             "use degrees that problem.search and the profiles have"
         )
-    if cell.device_map.replicas not in table.replicas[cell.pair]:
+    if cell.device_map.replicas not in table.replicas[key]:
         raise PlanError(
             f"dp: found {cell.device_map.replicas}, the problem allows "
-            f"{', '.join(map(str, table.replicas[cell.pair])) or 'none'} for "
-            f"microbatch={cell.microbatch} {cell.configuration}: change dp, or widen problem.search"
+            f"{', '.join(map(str, table.replicas[key])) or 'none'} for "
+            f"microbatch={cell.microbatch} {configuration}: change dp, or widen problem.search"
         )
     rows = table.layer_rows[low:high]
     sync_terms, sync_levels = _sync_terms(costs, cell, stage, rows)
@@ -221,12 +241,12 @@ def evaluate_stage(
 
 
 def _time_terms(
-    costs: Costs, cell: Cell, replica: int, stage: int, low: int, high: int, mode: Recompute
+    costs: Costs, cell: AnyCell, replica: int, stage: int, low: int, high: int, mode: Recompute
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the terms of F for one replica, and the levels that they come from."""
     table, network = costs.table, costs.network
-    configuration, device_map = cell.configuration, cell.device_map
-    pair = table.pairs[cell.pair]
+    configuration, device_map = cell.configurations[stage], cell.device_map
+    pair = table.pairs[cell.microbatch, configuration]
     rows = table.layer_rows[low:high]
     block = device_map.block(replica, stage)
     levels: dict[str, int] = {}
@@ -246,14 +266,46 @@ def _time_terms(
                 terms[f"recomputed {group} collectives"] = forward
     for name, neighbour, cut in (("hop in", stage - 1, low), ("hop out", stage + 1, high)):
         if 0 <= neighbour < device_map.stages:
-            other = device_map.block(replica, neighbour)
-            levels[name] = max(network.level(ends) for ends in zip(block, other, strict=True))
+            levels[name] = max(
+                network.level(ends)
+                for ends in hop_ends(device_map, cell.configurations, replica, stage, neighbour)
+            )
             terms[name] = pair.hop_ps[levels[name]][cut]
     return terms, levels
 
 
+def hop_ends(
+    device_map: Blocks,
+    configurations: tuple[Configuration, ...],
+    replica: int,
+    stage: int,
+    neighbour: int,
+) -> Iterator[tuple[int, int]]:
+    """Yield (device of the stage, device of its neighbour) for ranks that pass tensors on.
+
+    Equal ranks do. Where tp differs, the rank of the wider block that holds a
+    part of what a rank of the other one does; where sp differs, one side has
+    whole tensors and the other slices, and all tp ranks of both pass to each
+    other. cp and ep ranks keep to their equals.
+    """
+    block, other = device_map.block(replica, stage), device_map.block(replica, neighbour)
+    here, there = configurations[stage], configurations[neighbour]
+    if here == there:
+        yield from zip(block, other, strict=True)
+        return
+    for outer in range(here.cp * here.ep):
+        for t, u in product(range(here.tp), range(there.tp)):
+            if here.sp != there.sp or _shares_overlap(t, here.tp, u, there.tp):
+                yield block[outer * here.tp + t], other[outer * there.tp + u]
+
+
+def _shares_overlap(t: int, tp: int, u: int, other_tp: int) -> bool:
+    """Whether share t of tp equal shares has a part of share u of other_tp ones."""
+    return t * other_tp < (u + 1) * tp and u * tp < (t + 1) * other_tp
+
+
 def block_groups(
-    block: range, configuration: Configuration, group: Group
+    block: Sequence[int], configuration: Configuration, group: Group
 ) -> Iterator[tuple[int, ...]]:
     """Yield the rank groups of one kind inside a block (tp fastest, then cp, then ep)."""
     tp, cp, ep, _ = configuration
@@ -265,11 +317,11 @@ def block_groups(
 
 
 def _sync_terms(
-    costs: Costs, cell: Cell, stage: int, rows: tuple[int, ...]
+    costs: Costs, cell: AnyCell, stage: int, rows: tuple[int, ...]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the terms of Y for the worst rank of a stage, and the levels that they come from."""
-    table, configuration, device_map = costs.table, cell.configuration, cell.device_map
-    parameters = table.pairs[cell.pair].parameters
+    table, configuration, device_map = costs.table, cell.configurations[stage], cell.device_map
+    parameters = table.pairs[cell.microbatch, configuration].parameters
     held = [
         name
         for name in CLASSES
@@ -292,7 +344,7 @@ def _sync_terms(
 
 
 def sync_group(
-    device_map: DeviceMap,
+    device_map: Blocks,
     configuration: Configuration,
     parameter_class: ParameterClass,
     stage: int,
@@ -308,18 +360,19 @@ def sync_group(
         first += rank // (tp * cp) * (tp * cp)
     copies_in_block = cp * ep if parameter_class == "dense" else cp
     return [
-        device_map.block_start(replica, stage) + first + tp * copy
+        device_map.block(replica, stage)[first + tp * copy]
         for replica in range(device_map.replicas)
         for copy in range(copies_in_block)
     ]
 
 
 def _artifact_stage(
-    costs: Costs, cell: Cell, stage: int, low: int, high: int, mode: Recompute
+    costs: Costs, any_cell: AnyCell, stage: int, low: int, high: int, mode: Recompute
 ) -> StageEvaluation:
     """Evaluate a stage as the artifact does: replica 0 speaks for all."""
-    artifact, device_map, configuration = costs.artifact, cell.device_map, cell.configuration
-    _refuse_other_than_artifact(artifact, cell, stage, mode)
+    artifact = costs.artifact
+    cell = _artifact_cell(artifact, any_cell, stage, mode)
+    device_map, configuration = cell.device_map, cell.configuration
     level_in = level_out = None
     start = device_map.block_start(0, stage)
     if stage > 0:
@@ -351,10 +404,13 @@ def _artifact_stage(
     )
 
 
-def _refuse_other_than_artifact(
-    artifact: ArtifactCosts, cell: Cell, stage: int, mode: Recompute
-) -> None:
-    """Refuse what the artifact's model has no costs for."""
+def _artifact_cell(artifact: ArtifactCosts, cell: AnyCell, stage: int, mode: Recompute) -> Cell:
+    """Return a cell, or refuse what the artifact's model has no costs for."""
+    if not isinstance(cell, Cell):
+        raise PlanError(
+            "order: found stages that differ in tp or sp, or devices that are listed, cost_model "
+            "artifact knows neither: use one configuration and order pp-inner-reversed"
+        )
     if cell.pair not in artifact.problem.candidates:
         raise PlanError(
             f"microbatch={cell.microbatch} {cell.configuration}: the problem has no profiles for "
@@ -374,3 +430,4 @@ def _refuse_other_than_artifact(
             f"stages[{stage}].recompute: found {mode}, cost_model artifact knows {allowed} alone "
             "for this stage: use that"
         )
+    return cell

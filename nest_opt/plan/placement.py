@@ -1,13 +1,43 @@
 """A placement: the decisions of a plan, without its problem, and its device map."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from itertools import accumulate
+from typing import Literal, Protocol
 
+from nest_opt.errors import PlanError
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
 
+AlignedOrder = Literal["pp-inner", "dp-inner"]
 # The artifact of the NEST paper puts the last stage first.
 MapOrder = Literal["pp-inner", "dp-inner", "pp-inner-reversed"]
+# A plan whose order is `listed` writes out the devices of every block.
+PlanOrder = Literal["pp-inner", "dp-inner", "pp-inner-reversed", "listed"]
+
+
+class Blocks(Protocol):
+    """Where the block of devices of every (replica, stage) is."""
+
+    @property
+    def replicas(self) -> int:
+        """d, the number of replicas."""
+        ...
+
+    @property
+    def stages(self) -> int:
+        """S, the number of stages."""
+        ...
+
+    @property
+    def devices_used(self) -> int:
+        """Number of devices in all blocks."""
+        ...
+
+    def block(self, replica: int, stage: int) -> Sequence[int]:
+        """Return the devices of a block, in the order of ranks."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -52,13 +82,70 @@ class DeviceMap:
 
 
 @dataclass(frozen=True)
+class ListedMap:
+    """Blocks written out: of stages that differ in size, or anywhere at all.
+
+    Attributes
+    ----------
+    devices
+        Per stage and replica, the devices of the block in the order of ranks.
+    """
+
+    devices: tuple[tuple[tuple[int, ...], ...], ...]
+
+    @property
+    def replicas(self) -> int:
+        """d, the number of replicas."""
+        return len(self.devices[0])
+
+    @property
+    def stages(self) -> int:
+        """S, the number of stages."""
+        return len(self.devices)
+
+    @property
+    def devices_used(self) -> int:
+        """Number of devices in all blocks."""
+        return sum(len(block) for stage in self.devices for block in stage)
+
+    def block(self, replica: int, stage: int) -> tuple[int, ...]:
+        """Return the devices of a block, in the order of ranks."""
+        return self.devices[stage][replica]
+
+
+def uneven_map(
+    block_sizes: Sequence[int], replicas: int, order: AlignedOrder, pitch: int
+) -> ListedMap:
+    """Return the device map of stages that differ in block size.
+
+    The block of replica r and stage i starts at device r * P + the sizes of
+    the stages before (`pp-inner`) or at i * P + r * a_i (`dp-inner`).
+    """
+    before = [0, *accumulate(block_sizes)]
+    return ListedMap(
+        tuple(
+            tuple(
+                tuple(range(start, start + size))
+                for start in (
+                    replica * pitch + before[stage]
+                    if order == "pp-inner"
+                    else stage * pitch + replica * size
+                    for replica in range(replicas)
+                )
+            )
+            for stage, size in enumerate(block_sizes)
+        )
+    )
+
+
+@dataclass(frozen=True)
 class Cell:
     """All decisions but the stages' layers and modes: the unit of the outer enumeration.
 
     Attributes
     ----------
     microbatch, configuration
-        b and k = (tp, cp, ep, sp).
+        b and the k = (tp, cp, ep, sp) of every stage.
     rounds
         m, microbatches per pipeline and batch.
     device_map
@@ -75,11 +162,16 @@ class Cell:
         """(microbatch size, configuration), the key of profiles and costs."""
         return self.microbatch, self.configuration
 
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """The configuration of each stage: one for all."""
+        return (self.configuration,) * self.device_map.stages
+
     def placement(self, ends: tuple[int, ...], recompute: tuple[Recompute, ...]) -> "Placement":
         """Return the placement of the cell with given stage ends and modes."""
         return Placement(
             self.microbatch,
-            self.configuration,
+            self.configurations,
             self.device_map.replicas,
             self.device_map.order,
             self.device_map.pitch,
@@ -89,29 +181,56 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class StagedCell:
+    """A cell whose stages differ in tp or sp, or whose blocks may be anywhere.
+
+    Attributes
+    ----------
+    microbatch, configurations
+        b, and the k = (tp, cp, ep, sp) of each stage; cp and ep are the same.
+    rounds
+        m, microbatches per pipeline and batch.
+    device_map
+        The blocks.
+    """
+
+    microbatch: int
+    configurations: tuple[Configuration, ...]
+    rounds: int
+    device_map: Blocks
+
+
+AnyCell = Cell | StagedCell
+
+
+@dataclass(frozen=True)
 class Placement:
     """The decisions of a plan.
 
     Attributes
     ----------
-    microbatch, configuration, replicas
-        b, k = (tp, cp, ep, sp) and d.
+    microbatch, configurations, replicas
+        b, the k = (tp, cp, ep, sp) of each stage, and d.
     order, pitch
-        The device map's, see `DeviceMap`.
+        The device map's, see `DeviceMap` and `uneven_map`; 0 is the pitch of
+        order `listed`.
     ends
         For each stage, one past the index of its last layer in the listed
         order; the last entry is the number of layers.
     recompute
         For each stage, its recomputation mode.
+    devices
+        The blocks of order `listed`; None for other orders.
     """
 
     microbatch: int
-    configuration: Configuration
+    configurations: tuple[Configuration, ...]
     replicas: int
-    order: MapOrder
+    order: PlanOrder
     pitch: int
     ends: tuple[int, ...]
     recompute: tuple[Recompute, ...]
+    devices: ListedMap | None = None
 
     @property
     def stages(self) -> int:
@@ -119,13 +238,42 @@ class Placement:
         return len(self.ends)
 
     @property
+    def is_uniform(self) -> bool:
+        """Whether all stages have one configuration."""
+        return len(set(self.configurations)) == 1
+
+    @property
+    def ep(self) -> int:
+        """The expert-parallel degree, which all stages share."""
+        return self.configurations[0].ep
+
+    @property
     def intervals(self) -> tuple[tuple[int, int], ...]:
         """For each stage, its first layer and one past its last."""
         return tuple(zip((0, *self.ends), self.ends, strict=False))
 
-    @property
-    def device_map(self) -> DeviceMap:
-        """The device map of the placement."""
-        return DeviceMap(
-            self.configuration.block_size, self.replicas, self.stages, self.order, self.pitch
-        )
+    @cached_property
+    def device_map(self) -> Blocks:
+        """The device map of the placement.
+
+        Raises
+        ------
+        PlanError
+            If the artifact's order has stages that differ in size.
+        """
+        sizes = [k.block_size for k in self.configurations]
+        if self.order == "listed":
+            if self.devices is None:
+                raise PlanError(
+                    "order: found listed without devices, those of every block are needed: add "
+                    "them to the stages, or name another order"
+                )
+            return self.devices
+        if len(set(sizes)) == 1:
+            return DeviceMap(sizes[0], self.replicas, self.stages, self.order, self.pitch)
+        if self.order == "pp-inner-reversed":
+            raise PlanError(
+                f"order: found pp-inner-reversed with blocks of {min(sizes)} to {max(sizes)} "
+                "devices, equal ones are needed: use one tp for all stages, or another order"
+            )
+        return uneven_map(sizes, self.replicas, self.order, self.pitch)

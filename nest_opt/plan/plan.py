@@ -2,21 +2,32 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nest_opt.errors import PlanError
-from nest_opt.plan.placement import MapOrder, Placement
+from nest_opt.plan.placement import ListedMap, Placement, PlanOrder
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.base import Degree, Flag, Frozen, Identifier, Positive
+from nest_opt.problem.cluster import MAX_DEVICES
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import Recompute
 
+DeviceNumber = Annotated[int, Field(strict=True, ge=0, lt=MAX_DEVICES)]
+
 
 class PlanStage(Frozen):
-    """The layers of one stage, in the listed order, and its recomputation mode."""
+    """One stage: its layers, in the listed order, and its recomputation mode.
+
+    `tp` and `sp` are the stage's own where they differ from the plan's.
+    `devices` lists the block of each replica, in the order of ranks, in a
+    plan of order `listed`.
+    """
 
     layers: tuple[Identifier, ...] = Field(min_length=1)
     recompute: Recompute
+    tp: Degree | None = None
+    sp: Flag | None = None
+    devices: tuple[tuple[DeviceNumber, ...], ...] | None = None
 
 
 class ClaimedValue(Frozen):
@@ -38,15 +49,47 @@ class Plan(Frozen):
     ep: Degree = 1
     sp: Flag = False
     dp: Degree
-    order: MapOrder
-    pitch: Degree
+    order: PlanOrder
+    pitch: Degree | None = None
     stages: tuple[PlanStage, ...] = Field(min_length=1)
     objective: ClaimedValue | None = None
 
     @property
-    def configuration(self) -> Configuration:
-        """The intra-layer configuration of all stages."""
-        return Configuration(self.tp, self.cp, self.ep, self.sp)
+    def configurations(self) -> tuple[Configuration, ...]:
+        """The intra-layer configuration of each stage."""
+        return tuple(
+            Configuration(
+                self.tp if stage.tp is None else stage.tp,
+                self.cp,
+                self.ep,
+                self.sp if stage.sp is None else stage.sp,
+            )
+            for stage in self.stages
+        )
+
+    @model_validator(mode="after")
+    def _validate(self) -> "Plan":
+        listed = self.order == "listed"
+        if listed == (self.pitch is not None):
+            found, wanted = ("listed", "none") if listed else (self.order, "one")
+            raise ValueError(
+                f"pitch: found {self.pitch or 'none'} with order {found}, {wanted} is needed: "
+                f"{'remove it' if listed else 'add it'}"
+            )
+        for number, (stage, k) in enumerate(zip(self.stages, self.configurations, strict=True)):
+            if listed != (stage.devices is not None):
+                raise ValueError(
+                    f"stages[{number}].devices: {'missing' if listed else 'found'} in a plan of "
+                    f"order {self.order}, they belong to order listed: "
+                    f"{'add them' if listed else 'remove them, or change the order'}"
+                )
+            shape = [len(block) for block in stage.devices or ()]
+            if listed and shape != [k.block_size] * self.dp:
+                raise ValueError(
+                    f"stages[{number}].devices: found blocks of {shape} devices, {self.dp} (dp) "
+                    f"of {k.block_size} (tp * cp * ep) are needed: correct them"
+                )
+        return self
 
     def placement(self) -> Placement:
         """Return the decisions alone.
@@ -81,12 +124,15 @@ class Plan(Frozen):
             )
         return Placement(
             self.microbatch,
-            self.configuration,
+            self.configurations,
             self.dp,
             self.order,
-            self.pitch,
+            self.pitch or 0,
             tuple(ends),
             tuple(stage.recompute for stage in self.stages),
+            ListedMap(tuple(stage.devices or () for stage in self.stages))
+            if self.order == "listed"
+            else None,
         )
 
 
@@ -94,20 +140,28 @@ def plan_from_placement(
     problem: Problem, placement: Placement, objective: Objective, value_ps: int
 ) -> Plan:
     """Return the plan file for a placement that was evaluated."""
-    ids, k = problem.model.ids, placement.configuration
+    ids, first = problem.model.ids, placement.configurations[0]
     return Plan(
         problem=problem,
         microbatch=placement.microbatch,
-        tp=k.tp,
-        cp=k.cp,
-        ep=k.ep,
-        sp=k.sp,
+        tp=first.tp,
+        cp=first.cp,
+        ep=first.ep,
+        sp=first.sp,
         dp=placement.replicas,
         order=placement.order,
-        pitch=placement.pitch,
+        pitch=placement.pitch or None,
         stages=tuple(
-            PlanStage(layers=ids[low:high], recompute=mode)
-            for (low, high), mode in zip(placement.intervals, placement.recompute, strict=True)
+            PlanStage(
+                layers=ids[low:high],
+                recompute=placement.recompute[number],
+                tp=None if k.tp == first.tp else k.tp,
+                sp=None if k.sp == first.sp else k.sp,
+                devices=placement.devices.devices[number] if placement.devices else None,
+            )
+            for number, ((low, high), k) in enumerate(
+                zip(placement.intervals, placement.configurations, strict=True)
+            )
         ),
         objective=ClaimedValue(name=objective, value_ps=str(value_ps)),
     )

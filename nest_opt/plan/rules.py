@@ -4,13 +4,13 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 from nest_opt.errors import InstanceError
-from nest_opt.plan.evaluate import Costs, Evaluation
-from nest_opt.plan.placement import Cell, Placement
+from nest_opt.plan.evaluate import Costs, Evaluation, hop_ends
+from nest_opt.plan.placement import AnyCell, Placement
 from nest_opt.plan.violation import Violation
 from nest_opt.problem import (
     AntiColocation,
@@ -113,9 +113,7 @@ def check_hop_latency(
         level = max(
             costs.network.level(pair)
             for replica in range(placement.replicas)
-            for pair in zip(
-                device_map.block(replica, stage), device_map.block(replica, stage + 1), strict=True
-            )
+            for pair in hop_ends(device_map, placement.configurations, replica, stage, stage + 1)
         )
         if levels[level].latency_s > constraint.limit_s:
             yield Violation(
@@ -128,41 +126,45 @@ def check_hop_latency(
 
 
 def check_degree_limit(
-    constraint: DegreeLimit, _: Costs, placement: Placement | Cell, __: Evaluation | None = None
+    constraint: DegreeLimit, _: Costs, placement: Placement | AnyCell, __: Evaluation | None = None
 ) -> Iterator[Violation]:
     """Yield a violation if the degree breaks one of its limits."""
-    k = placement.configuration
-    value = {
-        "microbatch": placement.microbatch,
-        "tp": k.tp,
-        "cp": k.cp,
-        "ep": k.ep,
-        "dp": placement.device_map.replicas,
-        "pp": placement.device_map.stages,
+    configurations = placement.configurations
+    values = {
+        "microbatch": [placement.microbatch],
+        "tp": [k.tp for k in configurations],
+        "cp": [k.cp for k in configurations],
+        "ep": [k.ep for k in configurations],
+        "dp": [placement.device_map.replicas],
+        "pp": [placement.device_map.stages],
     }[constraint.degree]
-    if not constraint.allows(value):
-        yield Violation(
-            "degree-limit",
-            f"{constraint.degree} {value}",
-            f"{constraint} is needed",
-            f"use another {constraint.degree}",
-        )
+    for value in sorted(set(values)):
+        if not constraint.allows(value):
+            yield Violation(
+                "degree-limit",
+                f"{constraint.degree} {value}",
+                f"{constraint} is needed",
+                f"use another {constraint.degree}",
+            )
 
 
 def check_tp_inside_node(
-    constraint: TpInsideNode, costs: Costs, placement: Placement | Cell, _: Evaluation | None = None
+    constraint: TpInsideNode,
+    costs: Costs,
+    placement: Placement | AnyCell,
+    _: Evaluation | None = None,
 ) -> Iterator[Violation]:
     """Yield a violation for the first tensor-parallel group in several of the level's groups."""
     size = costs.problem.cluster.network.group_size(constraint.level)
-    tp = placement.configuration.tp
     for replica, stage, block in _blocks(placement):
+        tp = placement.configurations[stage].tp
         for first in range(0, len(block), tp):
             ranks = block[first : first + tp]
             if len({device // size for device in ranks}) > 1:
                 yield Violation(
                     "tp-inside-node",
-                    f"a tp group of stage {stage}, replica {replica} on devices {ranks[0]} to "
-                    f"{ranks[-1]}",
+                    f"a tp group of stage {stage}, replica {replica} on devices {min(ranks)} to "
+                    f"{max(ranks)}",
                     f"1 {constraint.level!r} of {size} devices must hold it",
                     "lower tp, or use a pitch of whole groups",
                 )
@@ -172,7 +174,7 @@ def check_tp_inside_node(
 def check_failure_domains(
     constraint: FailureDomains,
     costs: Costs,
-    placement: Placement | Cell,
+    placement: Placement | AnyCell,
     _: Evaluation | None = None,
 ) -> Iterator[Violation]:
     """Yield a violation if a group of the level has devices of too many replicas."""
@@ -192,7 +194,7 @@ def check_failure_domains(
 
 
 def check_power(
-    constraint: Power, costs: Costs, placement: Placement | Cell, _: Evaluation | None = None
+    constraint: Power, costs: Costs, placement: Placement | AnyCell, _: Evaluation | None = None
 ) -> Iterator[Violation]:
     """Yield a violation if the devices in use in a group of the level draw too much."""
     cluster = costs.problem.cluster
@@ -211,7 +213,7 @@ def check_power(
         )
 
 
-def _blocks(placement: Placement | Cell) -> Iterator[tuple[int, int, range]]:
+def _blocks(placement: Placement | AnyCell) -> Iterator[tuple[int, int, Sequence[int]]]:
     """Yield (replica, stage, devices) of every block."""
     device_map = placement.device_map
     for replica in range(device_map.replicas):
@@ -220,7 +222,7 @@ def _blocks(placement: Placement | Cell) -> Iterator[tuple[int, int, range]]:
 
 
 # Those that depend on degrees and device map alone: a cell keeps or breaks them.
-CELL_RULES: dict[str, Callable[[Any, Costs, Placement | Cell], Iterator[Violation]]] = {
+CELL_RULES: dict[str, Callable[[Any, Costs, Placement | AnyCell], Iterator[Violation]]] = {
     "degree-limit": check_degree_limit,
     "tp-inside-node": check_tp_inside_node,
     "failure-domains": check_failure_domains,

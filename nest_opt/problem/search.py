@@ -12,6 +12,8 @@ ORDERS: tuple[Order, ...] = ("pp-inner", "dp-inner")
 Pitch = Literal["tight", "level", "spread"]
 PITCHES: tuple[Pitch, ...] = ("tight", "level", "spread")
 
+PerStage = Literal["tp", "sp"]
+
 Degrees = Annotated[tuple[Degree, ...], Field(min_length=1)]
 
 
@@ -23,7 +25,7 @@ class SearchSpace(Frozen):
     within the innermost network group. `ep`: divisors of the number of experts. `dp`, `pp`: every
     legal value. `pitch`: `tight` is the devices of one replica (or stage),
     `level` rounds that up to whole groups of each level, `spread` divides the
-    devices evenly.
+    devices evenly. `per_stage` names the degrees that may differ by stage.
     """
 
     microbatch: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
@@ -36,6 +38,7 @@ class SearchSpace(Frozen):
     recompute: Annotated[tuple[Recompute, ...], Field(min_length=1)] = ("none", "full")
     order: Annotated[tuple[Order, ...], Field(min_length=1)] = ORDERS
     pitch: Annotated[tuple[Pitch, ...], Field(min_length=1)] = PITCHES
+    per_stage: tuple[PerStage, ...] = ()
 
     @field_validator("*")
     @classmethod
