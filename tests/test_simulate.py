@@ -4,6 +4,7 @@ import csv
 import random
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def check_published(case: Case) -> None:
     times = uniform(schedule, f, b, w, v * hop)
 
     def later_in_its_group(maker: Node, user: Node) -> bool:
-        """Whether this is a transfer between chunks, of another than the first of S microbatches."""
+        """Whether this passes between chunks, of another than the first of S microbatches."""
         return maker[2] // p != user[2] // p and user[1] % p > 0
 
     ends = finish_times(
@@ -80,9 +81,9 @@ def check_published(case: Case) -> None:
         dropped=later_in_its_group,
     )
     assert 1 - v * compute / max(ends.values()) == pytest.approx(published[1], abs=0.00005001)
-    # All transfers: at most S hops more than what was published.
+    # If all wait it takes S hops more.
     complete = simulate(schedule, times, hops="delay").compute_ps
-    assert 0 < complete - max(ends.values()) <= p * v * hop
+    assert complete == max(ends.values()) + p * v * hop
 
 
 @pytest.mark.parametrize("case", CITED, ids=["1.5B", "28.3B"])
@@ -120,20 +121,21 @@ SHAPES = [(1, 1), (1, 4), (2, 2), (2, 7), (3, 2), (4, 1), (4, 4), (4, 8), (5, 12
 
 @pytest.mark.parametrize(("p", "m"), SHAPES)
 def test_uniform_gpipe_and_1f1b(p: int, m: int) -> None:
-    """Both take (m + p - 1)(F + B), also with blocking hops in F and B, for any m."""
+    """Both take (m + p - 1)(F + B) for any m, blocking hops as a part of F and B."""
     for name in ("gpipe", "1f1b"):
         schedule = PLAIN[name](p, m)
         simulation = simulate(schedule, uniform(schedule, 70, 60, 50))
         assert simulation.compute_ps == (m + p - 1) * 180
         assert simulation.bubble_ps == ((p - 1) * 180,) * p
-        middle = [StageTimes(70 + 4 * (i > 0), 60 + 5 * (i < p - 1), 50) for i in range(p)]
-        blocking = simulate(schedule, uniform(schedule, 70, 60, 50, 4)[:-1] + [middle[-1]])
-        assert blocking.compute_ps <= (m + p - 1) * 188
+        # A device pays what it receives: with that, all stages take 180 again.
+        last = p - 1
+        paying = [StageTimes(70 - 4 * (i > 0), 60 - 5 * (i < last), 50, 4, 5) for i in range(p)]
+        assert simulate(schedule, paying).compute_ps == (m + p - 1) * 180
 
 
 @pytest.mark.parametrize(("p", "m"), SHAPES)
 def test_uniform_zero_bubble(p: int, m: int) -> None:
-    """Bubbles are (p - 1)(F + B - W) and, in a device's span, (p - 1)(F + B - 2 W), for enough m."""
+    """Bubbles are (p - 1)(F + B - W), and in the span (p - 1)(F + B - 2 W) for enough m."""
     f, b, w = 70, 60, 50
     h1 = simulate(zb_h1(p, m), uniform(zb_h1(p, m), f, b, w))
     if m >= p:
@@ -165,7 +167,6 @@ def test_peaks_in_flight(p: int, m: int) -> None:
         for v in (1, 2, 3):
             found = peak_in_flight(interleaved(p, m, v))
             assert found == tuple(min(2 * (p - 1 - i) + (v - 1) * p + 1, m * v) for i in range(p))
-    assert interleaved(p, p * m, 1).rounds == p * m
 
 
 def test_peak_bytes() -> None:
@@ -230,7 +231,7 @@ def test_timelines_keep_the_order_and_never_overlap() -> None:
         for order, timeline in zip(schedule.orders, simulation.timelines, strict=True):
             ran = tuple(Operation(e.kind, e.microbatch, e.chunk) for e in timeline)
             assert ran == order
-            for before, after in zip(timeline, timeline[1:], strict=False):
+            for before, after in pairwise(timeline):
                 assert before.end_ps <= after.start_ps
             assert all(e.receive_ps == 0 for e in timeline) or hops == "blocking"
         idle = zip(simulation.busy_ps, simulation.bubble_ps, strict=True)

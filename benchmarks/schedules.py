@@ -1,0 +1,180 @@
+"""What the closed forms of pipeline schedules miss, against the event simulator.
+
+    python benchmarks/schedules.py --count 2000 --seed 0
+
+Prints two tables of (formula - simulated) / simulated. The first is of random
+plans: random placements of the random problems of the tests, valued by each
+objective, and run under 1F1B with their hops and syncs. The second is of
+random stages without hops, under every schedule. `docs/schedules.md` shows both.
+"""
+
+import argparse
+import random
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+import schedule_formulas as formulas  # noqa: E402
+from random_instances import random_problem  # noqa: E402
+from random_placements import random_placement  # noqa: E402
+
+from nest_opt.cost.objective import batch_time_ps  # noqa: E402
+from nest_opt.plan.evaluate import Costs, evaluate  # noqa: E402
+from nest_opt.problem.job import OBJECTIVES  # noqa: E402
+from nest_opt.simulate import (  # noqa: E402
+    StageTimes,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    simulate,
+    zb_h1,
+    zb_h2,
+)
+from nest_opt.simulate.plan import simulate_plan  # noqa: E402
+
+# A pipeline is even where its slowest stage takes at most a tenth more than the mean.
+EVEN = 1.1
+# Label of a row of the table, and (formula - simulated) / simulated.
+Miss = tuple[str, float]
+
+
+def plan_misses(seed: int) -> Iterator[Miss]:
+    """Yield what each objective misses on a random plan of at least two stages; maybe nothing."""
+    problem = random_problem(seed)
+    placement = random_placement(random.Random(seed), problem)
+    if placement is None or len(placement.ends) < 2:
+        return
+    costs = Costs(problem)
+    evaluation = evaluate(costs, placement)
+    stages, rounds = evaluation.stages, evaluation.rounds
+    simulated = simulate_plan(costs, placement, evaluation).iteration_ps
+    times = [stage.time_ps for stage in stages]
+    even = max(times) * len(times) <= EVEN * sum(times)
+    group = f"{'m < S' if rounds < len(stages) else _rounds_group(rounds, len(stages))}, " + (
+        "even" if even else "uneven"
+    )
+    for objective in OBJECTIVES:
+        value = batch_time_ps(
+            objective,
+            rounds,
+            times,
+            [stage.sync_ps for stage in stages],
+            [stage.backward_before_ps for stage in stages],
+        )
+        yield f"{group}|{objective}", value / simulated - 1
+
+
+def _rounds_group(rounds: int, stages: int) -> str:
+    return "S <= m < 4 S" if rounds < 4 * stages else "m >= 4 S"
+
+
+def random_stages(rng: random.Random, size: int, kind: str) -> list[formulas.Stage]:
+    """Return stages: `even` within 10 % and `uneven` within 80 % of the mean, `crossed` by part."""
+    spread = 10 if kind == "even" else 80
+    times = [rng.randint(100 - spread, 100 + spread) for _ in range(size)]
+    if kind == "crossed":
+        b, w = ([rng.randint(20, 180) for _ in times] for _ in "bw")
+        return list(zip(times, b, w, strict=True))
+    # Medians of table 9 of Qi et al. 2023: B takes about as long as F, W 0.7 of it.
+    return [(10 * t, 10 * t, 7 * t) for t in times]
+
+
+def stage_misses(rng: random.Random, kind: str, large: bool) -> Iterator[Miss]:
+    """Yield what each schedule's formulas miss on random stages."""
+    p, v = rng.randint(2, 8), rng.randint(2, 3)
+    m = p * (rng.randint(4, 8) if large else rng.randint(1, 2))
+    group = f"{kind}, {'m >= 4 S' if large else 'm = S, 2 S'}"
+    stages = random_stages(rng, p, kind)
+    times = [StageTimes(*stage) for stage in stages]
+
+    def miss(name: str, formula: float, found: int) -> Miss:
+        return f"{group}|{name}", formula / found - 1
+
+    found = simulate(gpipe(p, m), times).compute_ps
+    yield miss("GPipe: sum + (m - 1)(max F + max B)", formulas.gpipe(stages, m), found)
+    found = simulate(one_f_one_b(p, m), times).compute_ps
+    yield miss("1F1B: fill-drain", formulas.fill_drain(stages, m), found)
+    yield miss("1F1B: GPipe's bound", formulas.gpipe(stages, m), found)
+    yield miss("1F1B: through one stage", formulas.one_f_one_b_through(stages, m), found)
+    found = simulate(interleaved(p, m, v), times * v).compute_ps
+    yield miss("interleaved, equal chunks", formulas.interleaved(stages * v, m, v), found)
+    chunks = random_stages(rng, p * v, kind)
+    found = simulate(interleaved(p, m, v), [StageTimes(*c) for c in chunks]).compute_ps
+    yield miss("interleaved: largest chunks", formulas.interleaved(chunks, m, v), found)
+    yield miss("interleaved: mean chunks", formulas.interleaved_mean(chunks, m, v), found)
+    found = simulate(zb_h1(p, m), times).compute_ps
+    yield miss("ZB-H1: slowest stage", formulas.zb_h1(stages, m), found)
+    yield miss("ZB-H1: through one stage", formulas.zb_h1_through(stages, m), found)
+    if m >= 2 * p - 1:
+        span = simulate(zb_h2(p, m), times).span_ps
+        yield miss("ZB-H2 (span): any stage", formulas.zb_h2_span(stages, m), span)
+
+
+def table(title: str, misses: Iterator[Miss]) -> Table:
+    """Return a table of the misses, a row for each label."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for label, miss in misses:
+        found[label].append(miss)
+    result = Table(title=title, box=SIMPLE_HEAD)
+    for name in ("pipelines", "formula"):
+        result.add_column(name, no_wrap=True)
+    for name in ("cases", "exact", "least", "median", "most", "|90 %|", "|max|"):
+        result.add_column(name, justify="right", no_wrap=True)
+    last = None
+    for label, values in sorted(found.items(), key=lambda item: item[0].split("|")[0]):
+        group, name = label.split("|")
+        if last not in (None, group):
+            result.add_section()
+        sizes = sorted(map(abs, values))
+        result.add_row(
+            "" if group == last else group,
+            name,
+            str(len(values)),
+            f"{sum(value == 0 for value in values) / len(values):.0%}",
+            *(f"{x:+.1%}" for x in (min(values), statistics.median(values), max(values))),
+            *(f"{x:.1%}" for x in (sizes[int(0.9 * (len(sizes) - 1))], sizes[-1])),
+        )
+        last = group
+    return result
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=2000, help="plans, and pipelines per group")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    console = Console(width=110)
+
+    def of_plans() -> Iterator[Miss]:
+        plans = 0
+        for seed in count(options.seed):
+            if plans == options.count:
+                return
+            misses = list(plan_misses(seed))
+            plans += bool(misses)
+            yield from misses
+
+    def of_stages() -> Iterator[Miss]:
+        rng = random.Random(options.seed)
+        for kind in ("even", "uneven", "crossed"):
+            for large in (False, True):
+                for _ in range(options.count // 2):
+                    yield from stage_misses(rng, kind, large)
+
+    console.print(table("random plans under 1F1B: (objective - simulated) / simulated", of_plans()))
+    console.print(table("random stages: (formula - simulated) / simulated", of_stages()))
+
+
+if __name__ == "__main__":
+    main()
