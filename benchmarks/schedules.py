@@ -58,11 +58,11 @@ def plan_misses(seed: int) -> Iterator[Miss]:
     evaluation = evaluate(costs, placement)
     stages, rounds = evaluation.stages, evaluation.rounds
     simulated = simulate_plan(costs, placement, evaluation).iteration_ps
+    if simulated == 0:
+        return
     times = [stage.time_ps for stage in stages]
     even = max(times) * len(times) <= EVEN * sum(times)
-    group = f"{'m < S' if rounds < len(stages) else _rounds_group(rounds, len(stages))}, " + (
-        "even" if even else "uneven"
-    )
+    group = f"{_rounds_group(rounds, len(stages))}, {'even' if even else 'uneven'}"
     for objective in OBJECTIVES:
         value = batch_time_ps(
             objective,
@@ -75,6 +75,8 @@ def plan_misses(seed: int) -> Iterator[Miss]:
 
 
 def _rounds_group(rounds: int, stages: int) -> str:
+    if rounds < stages:
+        return "m < S"
     return "S <= m < 4 S" if rounds < 4 * stages else "m >= 4 S"
 
 
@@ -154,7 +156,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000, help="plans, and pipelines per group")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    console = Console(width=110)
+    console = Console(width=125)
 
     def of_plans() -> Iterator[Miss]:
         plans = 0
