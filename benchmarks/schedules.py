@@ -2,10 +2,12 @@
 
     python benchmarks/schedules.py --count 2000 --seed 0
 
-Prints two tables of (formula - simulated) / simulated. The first is of random
-plans: random placements of the random problems of the tests, valued by each
-objective, and run under 1F1B with their hops and syncs. The second is of
-random stages without hops, under every schedule. `docs/schedules.md` shows both.
+Prints three tables. The first two are of (formula - simulated) / simulated:
+random placements of the random problems of the tests, valued by each objective
+and run under 1F1B with their hops and syncs; and random stages without hops,
+under every schedule. The third is of choices: all plans of a random problem
+are simulated, and the one that an objective takes is compared with the fastest.
+`docs/schedules.md` shows all three.
 """
 
 import argparse
@@ -13,7 +15,7 @@ import random
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -28,9 +30,10 @@ import schedule_formulas as formulas  # noqa: E402
 from random_instances import random_problem  # noqa: E402
 from random_placements import random_placement  # noqa: E402
 
+from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans  # noqa: E402
 from nest_opt.cost.objective import batch_time_ps  # noqa: E402
-from nest_opt.plan.evaluate import Costs, evaluate  # noqa: E402
-from nest_opt.problem.job import OBJECTIVES  # noqa: E402
+from nest_opt.plan.evaluate import Costs, Evaluation, evaluate  # noqa: E402
+from nest_opt.problem.job import OBJECTIVES, Objective  # noqa: E402
 from nest_opt.simulate import (  # noqa: E402
     StageTimes,
     gpipe,
@@ -44,6 +47,8 @@ from nest_opt.simulate.plan import simulate_plan  # noqa: E402
 
 # A pipeline is even where its slowest stage takes at most a tenth more than the mean.
 EVEN = 1.1
+# Problems with more plans are left out of the third table.
+MOST_PLANS = 2000
 # Label of a row of the table, and (formula - simulated) / simulated.
 Miss = tuple[str, float]
 
@@ -64,14 +69,19 @@ def plan_misses(seed: int) -> Iterator[Miss]:
     even = max(times) * len(times) <= EVEN * sum(times)
     group = f"{_rounds_group(rounds, len(stages))}, {'even' if even else 'uneven'}"
     for objective in OBJECTIVES:
-        value = batch_time_ps(
-            objective,
-            rounds,
-            times,
-            [stage.sync_ps for stage in stages],
-            [stage.backward_before_ps for stage in stages],
-        )
-        yield f"{group}|{objective}", value / simulated - 1
+        yield f"{group}|{objective}", value_ps(evaluation, objective) / simulated - 1
+
+
+def value_ps(evaluation: Evaluation, objective: Objective) -> int:
+    """Return the value of a plan by another objective than its problem's."""
+    stages = evaluation.stages
+    return batch_time_ps(
+        objective,
+        evaluation.rounds,
+        [stage.time_ps for stage in stages],
+        [stage.sync_ps for stage in stages],
+        [stage.backward_before_ps for stage in stages],
+    )
 
 
 def _rounds_group(rounds: int, stages: int) -> str:
@@ -122,6 +132,26 @@ def stage_misses(rng: random.Random, kind: str, large: bool) -> Iterator[Miss]:
         yield miss("ZB-H2 (span): any stage", formulas.zb_h2_span(stages, m), span)
 
 
+def choice_misses(seed: int) -> Iterator[Miss]:
+    """Yield how much slower than the fastest of all plans each objective's best plan runs."""
+    problem = random_problem(seed)
+    costs = Costs(problem)
+    plans: list[tuple[Evaluation, int]] = []
+    for cell in enumerate_cells(problem):
+        for plan in enumerate_plans(costs, cell):
+            if len(plans) == MOST_PLANS:
+                return
+            placement = cell.placement(plan.ends, tuple(s.recompute for s in plan.stages))
+            evaluation = Evaluation("fill-drain", cell.rounds, plan.stages, plan.value_ps)
+            plans.append((evaluation, simulate_plan(costs, placement, evaluation).iteration_ps))
+    fastest = min((simulated for _, simulated in plans), default=0)
+    if fastest == 0 or len(plans) < 2:
+        return
+    for objective in OBJECTIVES:
+        _, simulated = min(plans, key=lambda found: value_ps(found[0], objective))
+        yield f"all plans of a problem|{objective}", simulated / fastest - 1
+
+
 def table(title: str, misses: Iterator[Miss]) -> Table:
     """Return a table of the misses, a row for each label."""
     found: dict[str, list[float]] = defaultdict(list)
@@ -158,14 +188,13 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(width=125)
 
-    def of_plans() -> Iterator[Miss]:
-        plans = 0
+    def of_seeds(misses_of: Callable[[int], Iterator[Miss]], number: int) -> Iterator[Miss]:
         for seed in count(options.seed):
-            if plans == options.count:
-                return
-            misses = list(plan_misses(seed))
-            plans += bool(misses)
+            misses = list(misses_of(seed))
             yield from misses
+            number -= bool(misses)
+            if number == 0:
+                return
 
     def of_stages() -> Iterator[Miss]:
         rng = random.Random(options.seed)
@@ -174,8 +203,11 @@ def main() -> None:
                 for _ in range(options.count // 2):
                     yield from stage_misses(rng, kind, large)
 
-    console.print(table("random plans under 1F1B: (objective - simulated) / simulated", of_plans()))
+    plans = of_seeds(plan_misses, options.count)
+    console.print(table("random plans under 1F1B: (objective - simulated) / simulated", plans))
     console.print(table("random stages: (formula - simulated) / simulated", of_stages()))
+    choices = of_seeds(choice_misses, options.count // 10)
+    console.print(table("each objective's choice: (its time - fastest) / fastest", choices))
 
 
 if __name__ == "__main__":
