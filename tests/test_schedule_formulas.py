@@ -166,7 +166,7 @@ def test_when_devices_end() -> None:
 
 def test_simulated_plans() -> None:
     """A plan's stage times add up to F, its peaks are those charged, its time is within bounds."""
-    rng, plans = random.Random(6), 0
+    rng, plans, repeated = random.Random(6), 0, 0
     for seed in range(150):
         problem = random_problem(seed)
         placement = random_placement(rng, problem)
@@ -179,6 +179,11 @@ def test_simulated_plans() -> None:
             parts = time.forward_ps + time.backward_input_ps + time.hop_in_ps + time.hop_out_ps
             assert parts == stage.time_ps
             assert time.backward_input_ps >= stage.time_terms_ps["backward"]
+            if stage.recompute == "full":
+                # What is repeated is the forward pass, collectives and all.
+                again = {n: t for n, t in stage.time_terms_ps.items() if n.startswith("recomputed")}
+                assert time.forward_ps == sum(again.values())
+                repeated += len(again) > 1
         simulation = simulate_plan(costs, placement, evaluation)
         stages = [
             (t.forward_ps + t.hop_in_ps, t.backward_input_ps + t.hop_out_ps, 0) for t in times
@@ -193,6 +198,7 @@ def test_simulated_plans() -> None:
         assert peak_in_flight(simulation.schedule) == flights
         plans += len(stages) > 1
     assert plans > 50
+    assert repeated > 5
 
 
 def test_simulated_plans_of_the_artifact_model() -> None:
