@@ -187,14 +187,24 @@ def _plainer_profiles(data: Data) -> Iterator[Data]:
             yield smaller
 
 
+def _collectives(data: Data) -> list[Data]:
+    kinds = data["model"]["layer_types"].values()
+    return [each for k in kinds for p in k["profiles"] for each in p.get("collectives", ())]
+
+
 def _plainer_numbers(data: Data) -> Iterator[Data]:
-    """Lower the global batch, clear latencies, round times, ask for ample memory."""
+    """Lower the global batch, hide no collectives, clear latencies, round times, ask for ample memory."""
     batch = data["job"]["global_batch"]
     for divisor in (2, 3, 5):
         if batch % divisor == 0:
             smaller = deepcopy(data)
             smaller["job"]["global_batch"] = batch // divisor
             yield smaller
+    if any("hidden_s" in collective for collective in _collectives(data)):
+        smaller = deepcopy(data)
+        for collective in _collectives(smaller):
+            collective.pop("hidden_s", None)
+        yield smaller
     network_levels = data["cluster"]["network"]["levels"]
     if any(level["latency_s"] for level in network_levels):
         smaller = deepcopy(data)
