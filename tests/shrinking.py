@@ -166,7 +166,7 @@ def _fewer_fields(data: Data) -> Iterator[Data]:
 
 
 def _plainer_profiles(data: Data) -> Iterator[Data]:
-    """Take collectives and parameters out of a layer type."""
+    """Take collectives, what hides them, and parameters out of a layer type."""
     for name, kind in data["model"]["layer_types"].items():
         for field, plain in (
             ("collectives", []),
@@ -180,6 +180,13 @@ def _plainer_profiles(data: Data) -> Iterator[Data]:
                 for profile in smaller["model"]["layer_types"][name]["profiles"]:
                     profile[field] = deepcopy(plain)
                 yield smaller
+        calls = [call for profile in kind["profiles"] for call in profile["collectives"]]
+        if any("hidden_s" in call for call in calls):
+            smaller = deepcopy(data)
+            for profile in smaller["model"]["layer_types"][name]["profiles"]:
+                for call in profile["collectives"]:
+                    call.pop("hidden_s", None)
+            yield smaller
         if any(kind["output_bytes"].values()):
             smaller = deepcopy(data)
             plain_kind = smaller["model"]["layer_types"][name]
@@ -187,24 +194,14 @@ def _plainer_profiles(data: Data) -> Iterator[Data]:
             yield smaller
 
 
-def _collectives(data: Data) -> list[Data]:
-    kinds = data["model"]["layer_types"].values()
-    return [each for k in kinds for p in k["profiles"] for each in p.get("collectives", ())]
-
-
 def _plainer_numbers(data: Data) -> Iterator[Data]:
-    """Lower the global batch, hide no collectives, clear latencies, round times, ask for ample memory."""
+    """Lower the global batch, clear latencies, round times, ask for ample memory."""
     batch = data["job"]["global_batch"]
     for divisor in (2, 3, 5):
         if batch % divisor == 0:
             smaller = deepcopy(data)
             smaller["job"]["global_batch"] = batch // divisor
             yield smaller
-    if any("hidden_s" in collective for collective in _collectives(data)):
-        smaller = deepcopy(data)
-        for collective in _collectives(smaller):
-            collective.pop("hidden_s", None)
-        yield smaller
     network_levels = data["cluster"]["network"]["levels"]
     if any(level["latency_s"] for level in network_levels):
         smaller = deepcopy(data)
