@@ -92,7 +92,7 @@ def new_problem(
             model["experts"] = spec.moe.experts
     data = {
         "name": (name or f"{spec.name} on {cluster.device_count} x {accelerator.name}")[:200],
-        "note": _note(spec, accelerator, training),
+        "note": _note(spec, accelerator, training, max(cp)),
         "model": model,
         "cluster": cluster.model_dump(mode="json"),
         "job": {
@@ -138,11 +138,13 @@ def _configurations(
     ]
 
 
-def _note(spec: ModelSpec, accelerator: Accelerator, training: Training) -> str:
+def _note(spec: ModelSpec, accelerator: Accelerator, training: Training, most_cp: int) -> str:
     mask = "" if isinstance(spec, LinearSpec) else ("causal " if spec.causal else "full ")
+    exchange = f"{training.context_parallel} context parallelism, " if most_cp > 1 else ""
     return (
         f"Derived for {spec.name} ({spec.source}), sequence length {training.sequence_length}, "
-        f"{mask}{training.attention} attention, dropout {'on' if training.dropout else 'off'}, on "
+        f"{mask}{training.attention} attention, {exchange}dropout "
+        f"{'on' if training.dropout else 'off'}, on "
         f"{accelerator.name} at {float(accelerator.matmul_efficiency.value):.3g} of "
         f"{float(accelerator.matmul_16bit_flops.value):.4g} FLOP/s and "
         f"{float(accelerator.memory_efficiency.value):.3g} of "
