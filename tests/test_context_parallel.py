@@ -254,12 +254,13 @@ def test_long_sequences_want_context_parallelism() -> None:
     assert 5 * values[0] > 6 * values[2]
 
 
-def test_too_few_devices_leave_degrees_out_except_the_smallest() -> None:
-    """On 8 devices cp 2 stays of 2 and 16; 16 alone stays, and the search says what it needs."""
-    request = replace(LONG_CONTEXT, devices=8, context_parallel_degrees=(2, 16))
-    assert derive_problem(request).problem.search.cp == (2,)
+def test_a_degree_beyond_the_devices_is_never_chosen() -> None:
+    """On 8 devices cp 16 adds nothing to cp 2; alone it is refused with both numbers."""
+    request = replace(LONG_CONTEXT, devices=8, context_parallel_degrees=(2,))
+    both = derive_problem(replace(request, context_parallel_degrees=(2, 16))).problem
+    assert both.search.cp == (2, 16)
+    assert solve(both).bound_ps == solve(derive_problem(request).problem).bound_ps
     alone = derive_problem(replace(request, context_parallel_degrees=(16,))).problem
-    assert alone.search.cp == (16,)
     with pytest.raises(InstanceError, match="has 16 devices, the cluster has 8"):
         solve(alone)
 

@@ -55,8 +55,7 @@ def new_problem(
         Microbatch sizes to derive profiles for; those that do not divide G
         are left out.
     context_parallel_degrees
-        Degrees to derive profiles for; those for which there are too few
-        devices are left out, except the smallest.
+        Degrees to derive profiles for.
 
     Raises
     ------
@@ -125,7 +124,7 @@ def _configurations(
     group; cp: as asked; ep: divisors of the number of experts; sequence
     parallelism with tensor parallelism only.
     """
-    devices = max(cluster.device_count, min(context_parallel_degrees))
+    devices = cluster.device_count
     innermost = cluster.network.levels[0].size
     powers = [t for t in tensor_parallel_degrees(spec, innermost) if t.bit_count() == 1]
     return [
@@ -133,7 +132,7 @@ def _configurations(
         for tp in powers
         for cp in context_parallel_degrees
         for ep in expert_parallel_degrees(spec)
-        if tp * cp * ep <= devices
+        if tp * ep <= devices
         for sp in ((False, True) if tp > 1 and not isinstance(spec, LinearSpec) else (False,))
     ]
 
