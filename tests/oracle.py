@@ -189,7 +189,8 @@ class Oracle:
             calls = []
             for devices in self.groups(replica, stage, collective["group"]):
                 latency, per_byte = self.wires.ring(collective["operation"], devices)
-                calls.append(ps(latency + per_byte * collective["bytes"]))
+                seconds = latency + per_byte * collective["bytes"]
+                calls.append(ps(max(Fraction(0), seconds - exact(collective.get("hidden_s", 0)))))
             total += max(calls) * collective.get("count", 1)
         return total
 

@@ -47,6 +47,11 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
         "cp > 1": k.cp > 1,
         "ep > 1": k.ep > 1,
         "sp": k.sp,
+        "a call is hidden": any(
+            call.hidden_s and k.degree(call.group) > 1
+            for kind in problem.model.used_types
+            for call in kind.by_key[placement.microbatch, k].collectives
+        ),
         "order dp-inner": placement.order == "dp-inner",
         f"pitch {pitch_kind(problem, placement)}": True,
         "replicas see different levels": replicas_differ(problem, placement),

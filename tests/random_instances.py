@@ -14,7 +14,7 @@ from math import ceil, prod
 from typing import Any
 
 from oracle import Oracle, layer_names
-from random_models import Character, Degrees, random_edges, random_model
+from random_models import Character, Degrees, hide_collectives, random_edges, random_model
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans
@@ -70,6 +70,10 @@ def random_data(seed: int) -> dict[str, Any]:
             level["bandwidth_bytes_per_s"] = 200 // slowdown**number
             level["latency_s"] = 0
     model = random_model(rng, devices, pairs, character)
+    # A source of its own: problems in which nothing is hidden stay what they were.
+    if seed % 5 == 3:
+        hiding = random.Random(f"hidden collectives {seed}")
+        hide_collectives(hiding, model, levels[0]["bandwidth_bytes_per_s"])
     data: dict[str, Any] = {
         "name": f"seed-{seed}",
         "model": model,

@@ -183,6 +183,18 @@ def _collectives(rng: random.Random, k: Degrees, most_bytes: int) -> list[dict[s
     return found
 
 
+def hide_collectives(
+    rng: random.Random, model: Mapping[str, Any], bytes_per_s: int | float | str
+) -> None:
+    """Hide some calls behind computation: a part of them, about all, or more than all."""
+    for kind in model["layer_types"].values():
+        for profile in kind["profiles"]:
+            for collective in profile["collectives"]:
+                if rng.random() < 0.6:
+                    seconds = collective["bytes"] / float(bytes_per_s)
+                    collective["hidden_s"] = round(rng.uniform(0, 1.5) * seconds, 3)
+
+
 def random_edges(
     rng: random.Random,
     names: list[str],

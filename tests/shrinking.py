@@ -166,7 +166,7 @@ def _fewer_fields(data: Data) -> Iterator[Data]:
 
 
 def _plainer_profiles(data: Data) -> Iterator[Data]:
-    """Take collectives and parameters out of a layer type."""
+    """Take collectives, what hides them, and parameters out of a layer type."""
     for name, kind in data["model"]["layer_types"].items():
         for field, plain in (
             ("collectives", []),
@@ -180,6 +180,13 @@ def _plainer_profiles(data: Data) -> Iterator[Data]:
                 for profile in smaller["model"]["layer_types"][name]["profiles"]:
                     profile[field] = deepcopy(plain)
                 yield smaller
+        calls = [call for profile in kind["profiles"] for call in profile["collectives"]]
+        if any("hidden_s" in call for call in calls):
+            smaller = deepcopy(data)
+            for profile in smaller["model"]["layer_types"][name]["profiles"]:
+                for call in profile["collectives"]:
+                    call.pop("hidden_s", None)
+            yield smaller
         if any(kind["output_bytes"].values()):
             smaller = deepcopy(data)
             plain_kind = smaller["model"]["layer_types"][name]

@@ -170,7 +170,8 @@ def test_the_summary_has_the_numbers_that_matter() -> None:
         "18 bytes per parameter (weights 2, gradients 4, optimizer 12): 840.7 GB",
         "16 sequences of 8,192 tokens (the model's default of 32,768 is capped at 8,192 unless "
         "asked for); microbatch 1 (3 does not divide the batch)",
-        "causal attention (flash), without dropout, capacity factor 1, objective fill-drain",
+        "causal attention (flash), without dropout, capacity factor 1, expert imbalance 1, "
+        "objective fill-drain",
         "dgx-h100: 4 x h100, network levels node 8; 80 GB of memory usable on each, 3.664 GB of "
         "it reserved; attained bandwidths",
     ):
@@ -204,6 +205,36 @@ def test_options_reach_the_problem() -> None:
     moe = ("--model", "qwen-moe", *without("--model"), "--capacity-factor", "1.25")
     asked = replace(SMALL, model="qwen-moe", capacity_factor=Fraction(5, 4))
     assert run("new", *moe).stdout == to_json_text(derive_problem(asked).problem)
+    wide = (*moe, "--cp", "1,2", "--context-parallel", "all-gather", "--expert-imbalance", "2.5")
+    asked = replace(
+        asked,
+        context_parallel_degrees=(1, 2),
+        context_parallel="all-gather",
+        expert_imbalance=Fraction(5, 2),
+    )
+    found = run("new", *wide)
+    assert found.stdout == to_json_text(derive_problem(asked).problem)
+    assert "context parallelism 1, 2 (all-gather), capacity factor 1.25, expert imbalance 2.5" in (
+        " ".join(found.stderr.split())
+    )
+    training = run_json("new", *wide)["derived_from"]["training"]
+    assert training["cp"] == [1, 2]
+    assert training["context_parallel"] == "all-gather"
+    assert training["expert_imbalance"] == 2.5
+
+
+def test_a_fixed_cp_has_profiles() -> None:
+    """`solve --fix cp=2` derives what it needs, on the smallest number of devices too."""
+    data = run_json("solve", *OPTIONS, "--fix", "cp=2")
+    assert data["plan"]["cp"] == 2
+    assert data["derived_from"]["training"]["cp"] == [2]
+    fixed = ("solve", *without("--devices"), "--smallest", "--fix", "cp=16", "--fix", "pp=1")
+    for options in (fixed, (*fixed, "--cp", "1,16")):
+        data = run_json(*options)
+        assert (data["plan"]["cp"], data["smallest"]["devices"]) == (16, 16)
+    refused = run("solve", *OPTIONS, "--cp", "1", "--fix", "cp=2")
+    assert refused.exit_code == 2
+    assert "cp=2 has no profile" in refused.stderr
 
 
 BAD: list[tuple[tuple[object, ...], str]] = [
@@ -239,6 +270,10 @@ BAD: list[tuple[tuple[object, ...], str]] = [
     ((*OPTIONS, "--capacity-factor", "0"), "found 0, 1 to 100 is needed"),
     ((*OPTIONS, "--capacity-factor", "101"), "found 101, 1 to 100"),
     ((*OPTIONS, "--capacity-factor", "1/2"), "found '1/2', a number such as 1.25 is needed"),
+    ((*OPTIONS, "--cp", "1,2.5"), "found '2.5', a whole number"),
+    ((*OPTIONS, "--cp", "3"), "found 3 context-parallel ranks for sequences of 512 tokens"),
+    ((*OPTIONS, "--context-parallel", "all-gather"), "a cp above 1 is needed: ask for one, as in"),
+    ((*OPTIONS, "--expert-imbalance", "2"), "only 1 is allowed for bert-large, which has no"),
     (
         (*OPTIONS, "--model", "linear-2x64", "--attention", "stored"),
         "attention: found 'stored', none can be chosen for linear-2x64",

@@ -166,6 +166,22 @@ def test_collectives_by_hand(by_hand: Hand) -> None:
     assert wide.forward_collective_ps["tp"][0] == (2 * 2_333_333, 0)
 
 
+@pytest.mark.parametrize("hidden_s", ["0", "2.3e-6", "4e-6", "1"])
+def test_what_computation_hides_is_taken_off_each_call(hidden_s: str) -> None:
+    """A call is charged what exceeds the hidden seconds, at least 0, rounded once, per level."""
+    data = hand_problem("7e8").model_dump(mode="json", exclude_unset=True)
+    reduce, exchange = data["model"]["layer_types"]["block"]["profiles"][1]["collectives"]
+    reduce["hidden_s"] = hidden_s
+    wide = build_cost_table(build(Problem, data, "hidden")).pairs[1, WIDE]
+    for level, bandwidth in enumerate((Fraction(3 * 10**9), Fraction(7 * 10**8))):
+        call = 2 * LATENCY_S[level] + 2 * Fraction(1000, 2) / bandwidth
+        exposed = 2 * ps(max(Fraction(0), call - Fraction(hidden_s)))
+        assert wide.forward_collective_ps["tp"][level] == (exposed, 0)
+        # The other one hides nothing.
+        other = ps(LATENCY_S[level] + Fraction(exchange["bytes"], 2) / bandwidth)
+        assert wide.backward_collective_ps["ep"][level] == (other, 0)
+
+
 def test_hops_by_hand(by_hand: Hand) -> None:
     """Tensors are relayed over every cut to their last consumer, once, in equal shares."""
     table, bandwidths = by_hand

@@ -32,6 +32,7 @@ LEAST_OCCURRENCES = {
     "cp > 1": 10,
     "ep > 1": 10,
     "sp": 20,
+    "a call is hidden": 8,
     "m 1": 30,
     "m 2": 20,
     "m 3": 10,

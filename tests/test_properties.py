@@ -189,6 +189,9 @@ def three_times_slower(data: Data) -> Data:
     slower = deepcopy(data)
     for profile in profiles(slower):
         thrice(profile, "forward_s", "backward_input_s", "backward_weight_s")
+        for collective in profile["collectives"]:
+            if "hidden_s" in collective:
+                thrice(collective, "hidden_s")
     for level in levels(slower):
         thrice(level, "latency_s")
         assert level["bandwidth_bytes_per_s"] % 3 == 0

@@ -54,7 +54,10 @@ def derived_json(derived: DerivedProblem) -> Object:
             "objective": request.objective,
             "attention": training.attention,
             "dropout": training.dropout,
+            "cp": list(derived.problem.search.cp),
+            "context_parallel": training.context_parallel,
             "capacity_factor": float(training.capacity),
+            "expert_imbalance": float(training.imbalance),
         },
         "cluster": {
             "name": derived.template.name,

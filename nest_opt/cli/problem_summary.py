@@ -108,10 +108,14 @@ def _training_text(derived: DerivedProblem) -> str:
         return objective
     mask = "causal" if spec.causal else "full"
     dropout = "with dropout" if training.dropout else "without dropout"
-    experts = ""
+    parts = [f"{mask} attention ({training.attention})", dropout]
+    degrees = derived.problem.search.cp
+    if max(degrees) > 1:
+        parts.append(f"context parallelism {_listed(degrees)} ({training.context_parallel})")
     if spec.moe:
-        experts = f"capacity factor {float(training.capacity):g}, "
-    return f"{mask} attention ({training.attention}), {dropout}, {experts}{objective}"
+        parts.append(f"capacity factor {float(training.capacity):g}")
+        parts.append(f"expert imbalance {float(training.imbalance):g}")
+    return ", ".join((*parts, objective))
 
 
 def _cluster_text(derived: DerivedProblem) -> str:

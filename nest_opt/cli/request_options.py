@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OBJECTIVES = ("fill-drain", "nest", "bottleneck")
 ATTENTIONS = ("flash", "stored", "recomputed")
+CONTEXT_PARALLEL = ("ring", "all-gather")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,10 @@ class Asked:
     objective: str | None = None
     microbatches: tuple[int, ...] | None = None
     attention: str | None = None
+    context_parallel_degrees: tuple[int, ...] | None = None
+    context_parallel: str | None = None
     capacity_factor: Fraction | None = None
+    expert_imbalance: Fraction | None = None
     peak_bandwidth: bool = False
 
     @property
@@ -155,12 +159,37 @@ _DECLARATIONS: dict[str, tuple[str, dict[str, Any]]] = {
             "recomputed.",
         },
     ),
+    "context_parallel_degrees": (
+        "--cp",
+        {
+            "type": whole_list,
+            "metavar": "N[,N]",
+            "help": "Context-parallel degrees to choose among; 1 unless given.",
+        },
+    ),
+    "context_parallel": (
+        "--context-parallel",
+        {
+            "type": click.Choice(CONTEXT_PARALLEL),
+            "help": "Whether context-parallel ranks pass keys and values on while attention "
+            "computes (ring, the default) or gather them before it.",
+        },
+    ),
     "capacity_factor": (
         "--capacity-factor",
         {
             "type": factor,
             "metavar": "X",
             "help": "Tokens that experts compute over tokens routed to them; 1 unless given.",
+        },
+    ),
+    "expert_imbalance": (
+        "--expert-imbalance",
+        {
+            "type": factor,
+            "metavar": "X",
+            "help": "Tokens routed to the busiest expert-parallel rank over the mean; 1 unless "
+            "given.",
         },
     ),
     "peak_bandwidth": (

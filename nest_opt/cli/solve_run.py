@@ -1,7 +1,7 @@
 """What `solve` does: one search, and those that its options ask for besides."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,9 @@ def solve_file(
 def solve_request(
     asked: Asked, fixes: Fixes, questions: Sequence[Question], progress: Progress
 ) -> Solved:
-    """Solve a derived problem."""
+    """Solve a derived problem, with profiles for a fixed cp that --cp does not name."""
+    if asked.context_parallel_degrees is None:
+        asked = replace(asked, context_parallel_degrees=fixes.get("cp"))
     request = asked.request()
     derivation = Derivation(request, lambda problem: fix(problem, fixes))
     found: Smallest | NothingFits | None = None

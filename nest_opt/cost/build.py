@@ -176,7 +176,8 @@ def _collective_ps(
 ) -> int:
     """Return the time of a profile's collectives of one group kind and phase.
 
-    Each call is rounded by itself; a group of one rank costs nothing.
+    Of each call what computation hides is taken off and the rest is rounded
+    by itself; a group of one rank costs nothing.
     """
     ranks = configuration.degree(group)
     if ranks == 1:
@@ -187,7 +188,8 @@ def _collective_ps(
             size, operation = Fraction(collective.bytes), collective.operation
             algorithm = network.fastest_algorithm(operation, ranks, level, size)
             fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
-            total += collective.count * to_ps(fixed + per_byte * size)
+            exposed = fixed + per_byte * size - Fraction(collective.hidden_s)
+            total += collective.count * to_ps(max(Fraction(0), exposed))
     return total
 
 

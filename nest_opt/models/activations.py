@@ -5,12 +5,13 @@ said; their sum over a GPT layer gives the formulas of Korthikanti et al.
 (arXiv:2205.05198, equations 1 to 4): s b h (10 + 24 / t + 5 a s / (h t)) bytes
 with tensor parallelism, s b h / t (34 + 5 a s / h) with sequence parallelism
 too, without the last term where scores are not stored. Llama-style layers have
-no published formula; theirs follows from the same tensors.
+no published formula; theirs follows from the same tensors. A context-parallel
+rank keeps all of them for its own tokens alone.
 """
 
 from fractions import Fraction
 
-from nest_opt.models.operations import ELEMENT_BYTES, inner_width
+from nest_opt.models.operations import ELEMENT_BYTES, heads_bytes, inner_width, keys_bytes
 from nest_opt.models.share import Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
 
@@ -37,24 +38,27 @@ def stash_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
 
 def _attention(spec: TransformerSpec, share: Share, residual: Fraction) -> Fraction:
     """Return the input of the norm and of the projections, q, k, v, scores, and the output."""
-    heads = Fraction(spec.heads, share.tp)
-    keys = Fraction(max(spec.kv_heads, share.tp), share.tp)
-    per_token = heads * (spec.key_dim + spec.value_dim) + keys * (spec.key_dim + spec.value_dim)
     latent = Fraction(0)
     if spec.mla:
         # Latent vectors before and after their norms.
         width = 2 * (spec.mla.q_lora_rank or 0) + 2 * spec.mla.kv_lora_rank + spec.mla.rope_dim
         latent = share.sequence_tokens * width
-    elements = 2 * residual + latent + share.tokens * per_token
-    return elements * ELEMENT_BYTES + _scores(spec, share, heads)
+    whole = (2 * residual + latent) * ELEMENT_BYTES
+    return whole + _core_tensors(spec, share) + _scores(spec, share)
 
 
-def _scores(spec: TransformerSpec, share: Share, heads: Fraction) -> Fraction:
+def _core_tensors(spec: TransformerSpec, share: Share) -> Fraction:
+    """Return the bytes of q, k, v and the output of the attention core."""
+    return heads_bytes(spec, share, Fraction(spec.heads, share.tp)) + keys_bytes(spec, share)
+
+
+def _scores(spec: TransformerSpec, share: Share) -> Fraction:
     """Return the bytes kept of the attention scores.
 
     Softmax output and, with dropout, mask and dropout output; with flash
     attention one 32-bit number per query and head.
     """
+    heads = Fraction(spec.heads, share.tp)
     if share.attention == "recomputed":
         return Fraction(0)
     if share.attention == "flash":
@@ -69,8 +73,10 @@ def _mlp(spec: TransformerSpec, share: Share, kind: str, residual: Fraction) -> 
     elements = 2 * residual + (3 if spec.gated else 2) * inner
     if kind != "experts" or spec.moe is None:
         return elements * ELEMENT_BYTES
-    # Tokens sorted to experts, experts' outputs before weighting; 32-bit router scores.
-    routed = 2 * residual * spec.moe.top_k * share.capacity
+    # Tokens sorted to experts, which each rank multiplies whole; experts' outputs
+    # before weighting; 32-bit router scores.
+    tokens = share.tokens + share.sequence_tokens
+    routed = tokens * spec.hidden * spec.moe.top_k * share.expert_load
     return (elements + routed) * ELEMENT_BYTES + 4 * share.sequence_tokens * spec.moe.experts
 
 
@@ -87,9 +93,10 @@ def checkpoint_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
 def work_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
     """Return the peak bytes beyond the stash while a layer runs.
 
-    For a block the gradients of the activation's input and output with the
-    gradients of its own input and output; under sequence parallelism the
-    gathered input too. For the head the 32-bit logits.
+    For a block the gradients of the activation's input and output, or what
+    the attention core needs if that is more, with the gradients of its own
+    input and output; under sequence parallelism the gathered input too. For
+    the head the 32-bit logits.
     """
     if isinstance(spec, LinearSpec):
         return Fraction(2 * share.tokens * spec.width * share.element_bytes)
@@ -101,7 +108,22 @@ def work_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
         vocabulary = -(-spec.vocabulary // share.tp)
         return Fraction(4 * share.tokens * vocabulary) + gathered
     inner = share.tokens * inner_width(spec, share, kind) * ELEMENT_BYTES
-    return (3 if spec.gated else 2) * inner + 2 * whole + gathered
+    activation = (3 if spec.gated else 2) * inner
+    return max(activation, _core_work(spec, share)) + 2 * whole + gathered
+
+
+def _core_work(spec: TransformerSpec, share: Share) -> Fraction:
+    """Return the bytes that the attention core needs in its backward pass beyond the stash.
+
+    The gradients of q, k, v and the output. Keys and values of other ranks
+    with their gradients: all of them gathered, or those of a step of the ring
+    and of the next.
+    """
+    others = Fraction(0)
+    if share.cp > 1:
+        blocks = 2 if share.context_parallel == "ring" else share.cp
+        others = 2 * blocks * keys_bytes(spec, share)
+    return _core_tensors(spec, share) + others
 
 
 def first_stage_bytes(layer_bytes: Fraction, layers: int, stages: int, chunks: int = 1) -> Fraction:

@@ -7,7 +7,6 @@ the attained memory bandwidth; kernels of a phase follow one another.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -15,19 +14,18 @@ from typing import Any
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.activations import checkpoint_bytes, stash_bytes, work_bytes
-from nest_opt.models.operations import ELEMENT_BYTES, Work, layer_work
+from nest_opt.models.collectives import layer_collectives
+from nest_opt.models.operations import ELEMENT_BYTES, layer_work
 from nest_opt.models.parameters import parameters_per_rank, tied_parameters_per_rank
-from nest_opt.models.share import Attention, Share
-from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
+from nest_opt.models.roofline import roofline_s
+from nest_opt.models.share import Attention, ContextParallel, Share
+from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.models.weight import Weight
 from nest_opt.models.weights import block_weights, embedding_weights, final_weights
 from nest_opt.problem import Configuration
-from nest_opt.problem.base import json_number
 
 # Families whose published training passes attention and MLP outputs through dropout.
 DROPOUT_FAMILIES = frozenset({"gpt2", "gpt3", "megatron", "bert", "opt"})
-
-PS_PER_S = 10**12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +36,16 @@ class Training:
     ----------
     sequence_length
         Tokens of a sequence.
-    dropout, attention, capacity, element_bytes
+    dropout, attention, context_parallel, capacity, imbalance, element_bytes
         See `nest_opt.models.share.Share`.
     """
 
     sequence_length: int
     dropout: bool = False
     attention: Attention = "flash"
+    context_parallel: ContextParallel = "ring"
     capacity: Fraction = Fraction(1)
+    imbalance: Fraction = Fraction(1)
     element_bytes: int = 2
 
 
@@ -151,7 +151,9 @@ def _profile(
         microbatch=microbatch,
         sequence_length=training.sequence_length,
         configuration=configuration,
+        context_parallel=training.context_parallel,
         capacity=training.capacity,
+        imbalance=training.imbalance,
         dropout=training.dropout,
         attention=training.attention,
         element_bytes=training.element_bytes,
@@ -164,15 +166,16 @@ def _profile(
     return {
         "microbatch": microbatch,
         "tp": configuration.tp,
+        **({"cp": configuration.cp} if configuration.cp > 1 else {}),
         "ep": configuration.ep,
         "sp": configuration.sp,
-        "forward_s": _seconds(work.forward, accelerator, fp32),
-        "backward_input_s": _seconds(work.backward_input, accelerator, fp32),
-        "backward_weight_s": _seconds(work.backward_weight, accelerator, fp32),
+        "forward_s": roofline_s(work.forward, accelerator, fp32),
+        "backward_input_s": roofline_s(work.backward_input, accelerator, fp32),
+        "backward_weight_s": roofline_s(work.backward_weight, accelerator, fp32),
         # A tied head holds a copy of the embedding's weight.
         "dense_parameters": counts.dense + tied_parameters_per_rank(weights, configuration.tp),
         "expert_parameters": counts.expert,
-        "collectives": _collectives(spec, share, kind),
+        "collectives": layer_collectives(spec, share, kind, accelerator),
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},
             "full": {
@@ -181,82 +184,3 @@ def _profile(
             },
         },
     }
-
-
-def _seconds(works: tuple[Work, ...], accelerator: Accelerator, fp32: bool) -> int | float | str:
-    """Return the roofline time of kernels in a row, rounded half up to picoseconds."""
-    peak = Fraction(accelerator.matmul_16bit_flops.value)
-    if fp32:
-        if accelerator.vector_fp32_flops is None:
-            raise InstanceError(
-                f"accelerator {accelerator.name}: found no 32-bit peak, one is needed for 4-byte "
-                "elements: choose another accelerator"
-            )
-        peak = Fraction(accelerator.vector_fp32_flops.value)
-    flops_per_s = peak * Fraction(accelerator.matmul_efficiency.value)
-    bytes_per_s = Fraction(accelerator.memory_bandwidth_bytes_per_s.value) * Fraction(
-        accelerator.memory_efficiency.value
-    )
-    total = sum(
-        (max(work.flops / flops_per_s, work.moved_bytes / bytes_per_s) for work in works),
-        Fraction(0),
-    )
-    picoseconds = (2 * total * PS_PER_S + 1) // 2
-    return json_number(Decimal(picoseconds) / PS_PER_S)
-
-
-def _collectives(spec: ModelSpec, share: Share, kind: str) -> list[dict[str, Any]]:
-    """Return the collectives of a layer.
-
-    Megatron-LM: an all-reduce after attention and one after the MLP, forward
-    and backward (arXiv:1909.08053, section 3); under sequence parallelism an
-    all-gather before and a reduce-scatter after each (arXiv:2205.05198,
-    section 4.2.2; gathering inputs once more for the weight gradients overlaps
-    with them and is not charged).
-    """
-    calls: list[tuple[str, str, str, int, int]] = []
-    if isinstance(spec, LinearSpec):
-        if share.tp > 1:
-            size = share.tokens * spec.width * share.element_bytes
-            # Columns are split: outputs are gathered, input gradients added up.
-            calls = [("all-gather", "tp", "forward", size, 1)]
-            calls.append(("all-reduce", "tp", "backward", size, 1))
-    else:
-        if share.tp > 1:
-            calls = _tensor_parallel_calls(spec, share, kind)
-        if share.ep > 1 and kind == "experts" and spec.moe:
-            # Dispatch and combine; of what each rank sends, 1/ep stays.
-            routed = share.sequence_tokens * spec.moe.top_k * share.capacity * spec.hidden
-            size = ceil(routed * ELEMENT_BYTES)
-            calls += [("all-to-all", "ep", phase, size, 2) for phase in ("forward", "backward")]
-    return [
-        {"operation": operation, "group": group, "phase": phase, "bytes": size, "count": count}
-        for operation, group, phase, size, count in calls
-    ]
-
-
-def _tensor_parallel_calls(
-    spec: TransformerSpec, share: Share, kind: str
-) -> list[tuple[str, str, str, int, int]]:
-    size = share.tokens * spec.hidden * ELEMENT_BYTES
-    sp = share.configuration.sp
-    gather, scatter = ("all-gather", "reduce-scatter")
-    if kind == "embedding":
-        # Each rank looks up its rows of the vocabulary.
-        if not sp:
-            return [("all-reduce", "tp", "forward", size, 1)]
-        return [(scatter, "tp", "forward", size, 1), (gather, "tp", "backward", size, 1)]
-    if kind == "head":
-        if spec.head == "none":
-            return []
-        # Maximum, sum and target of the loss, 4 bytes a token each.
-        loss = ("all-reduce", "tp", "forward", 4 * share.tokens, 3)
-        if not sp:
-            return [loss, ("all-reduce", "tp", "backward", size, 1)]
-        return [(gather, "tp", "forward", size, 1), loss, (scatter, "tp", "backward", size, 1)]
-    operations = (gather, scatter) if sp else ("all-reduce",)
-    return [
-        (operation, "tp", phase, size, 2)
-        for phase in ("forward", "backward")
-        for operation in operations
-    ]

@@ -23,6 +23,7 @@ BYTE_CONVENTIONS: dict[int, tuple[int, int, int]] = {
 }
 
 DEFAULT_MICROBATCHES = (1, 2, 4, 8)
+DEFAULT_CONTEXT_PARALLEL_DEGREES = (1,)
 
 
 def new_problem(
@@ -35,6 +36,7 @@ def new_problem(
     bytes_per_parameter: int = 18,
     objective: Objective = "fill-drain",
     microbatches: Sequence[int] = DEFAULT_MICROBATCHES,
+    context_parallel_degrees: Sequence[int] = DEFAULT_CONTEXT_PARALLEL_DEGREES,
     name: str | None = None,
 ) -> Problem:
     """Derive a problem.
@@ -52,11 +54,14 @@ def new_problem(
     microbatches
         Microbatch sizes to derive profiles for; those that do not divide G
         are left out.
+    context_parallel_degrees
+        Degrees to derive profiles for.
 
     Raises
     ------
     InstanceError
-        If a number is out of range, or no microbatch size divides G.
+        If a number is out of range, no microbatch size divides G, or a
+        context-parallel degree does not divide half the sequence.
     """
     if bytes_per_parameter not in BYTE_CONVENTIONS:
         raise InstanceError(
@@ -70,7 +75,8 @@ def new_problem(
             f"global batch: found {global_batch} sequences, which none of the microbatch sizes "
             f"{', '.join(map(str, microbatches))} divides: change one of them"
         )
-    configurations = _configurations(spec, cluster)
+    configurations = _configurations(spec, cluster, context_parallel_degrees)
+    cp = sorted({k.cp for k in configurations})
     weights, gradients, optimizer = BYTE_CONVENTIONS[bytes_per_parameter]
     model: dict[str, Any] = {
         "flops_per_sequence": training_flops(spec, training.sequence_length),
@@ -85,7 +91,7 @@ def new_problem(
             model["experts"] = spec.moe.experts
     data = {
         "name": (name or f"{spec.name} on {cluster.device_count} x {accelerator.name}")[:200],
-        "note": _note(spec, accelerator, training),
+        "note": _note(spec, accelerator, training, max(cp)),
         "model": model,
         "cluster": cluster.model_dump(mode="json"),
         "job": {
@@ -101,6 +107,7 @@ def new_problem(
         "search": {
             "microbatch": sizes,
             "tp": sorted({k.tp for k in configurations}),
+            **({} if cp == [1] else {"cp": cp}),
             "ep": sorted({k.ep for k in configurations}),
             "sp": sorted({k.sp for k in configurations}),
         },
@@ -108,30 +115,35 @@ def new_problem(
     return build(Problem, data, spec.name)
 
 
-def _configurations(spec: ModelSpec, cluster: Cluster) -> list[Configuration]:
+def _configurations(
+    spec: ModelSpec, cluster: Cluster, context_parallel_degrees: Sequence[int]
+) -> list[Configuration]:
     """Return the configurations to derive profiles for.
 
     tp: powers of two that split every weight, within the innermost network
-    group; ep: divisors of the number of experts; sequence parallelism with
-    tensor parallelism only.
+    group; cp: as asked; ep: divisors of the number of experts; sequence
+    parallelism with tensor parallelism only.
     """
     devices = cluster.device_count
     innermost = cluster.network.levels[0].size
     powers = [t for t in tensor_parallel_degrees(spec, innermost) if t.bit_count() == 1]
     return [
-        Configuration(tp, 1, ep, sp)
+        Configuration(tp, cp, ep, sp)
         for tp in powers
+        for cp in context_parallel_degrees
         for ep in expert_parallel_degrees(spec)
         if tp * ep <= devices
         for sp in ((False, True) if tp > 1 and not isinstance(spec, LinearSpec) else (False,))
     ]
 
 
-def _note(spec: ModelSpec, accelerator: Accelerator, training: Training) -> str:
+def _note(spec: ModelSpec, accelerator: Accelerator, training: Training, most_cp: int) -> str:
     mask = "" if isinstance(spec, LinearSpec) else ("causal " if spec.causal else "full ")
+    exchange = f"{training.context_parallel} context parallelism, " if most_cp > 1 else ""
     return (
         f"Derived for {spec.name} ({spec.source}), sequence length {training.sequence_length}, "
-        f"{mask}{training.attention} attention, dropout {'on' if training.dropout else 'off'}, on "
+        f"{mask}{training.attention} attention, {exchange}dropout "
+        f"{'on' if training.dropout else 'off'}, on "
         f"{accelerator.name} at {float(accelerator.matmul_efficiency.value):.3g} of "
         f"{float(accelerator.matmul_16bit_flops.value):.4g} FLOP/s and "
         f"{float(accelerator.memory_efficiency.value):.3g} of "

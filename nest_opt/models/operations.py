@@ -63,7 +63,7 @@ def layer_work(spec: ModelSpec, weights: Iterable[Weight], share: Share, kind: s
     backward = [backward for _, backward, _ in products]
     if isinstance(spec, TransformerSpec):
         if kind in ("block", "experts"):
-            forward_core, backward_core = _attention_core(spec, share)
+            forward_core, backward_core = attention_core(spec, share)
             forward.append(forward_core)
             backward.append(backward_core)
         for forward_bytes, backward_bytes in _memory_bound(spec, share, kind):
@@ -91,33 +91,43 @@ def _product(spec: ModelSpec, weight: Weight, share: Share) -> tuple[Work, Work,
 def _rows(weight: Weight, share: Share) -> Fraction:
     """Return the rows that one rank multiplies by a weight, over all copies.
 
-    Routed tokens are balanced: each rank receives as many as it sends out.
+    Of routed tokens the busiest rank's experts receive what `Share.expert_load` says.
     What each rank of a tensor-parallel group holds whole works on that rank's
     part of the sequence under sequence parallelism, else on all of it.
     """
     if weight.tokens == "first":
         return Fraction(share.microbatch)
     if weight.tokens == "routed":
-        return Fraction(share.tokens) * weight.visited * share.capacity
+        return Fraction(share.tokens) * weight.visited * share.expert_load
     return share.sequence_tokens if weight.split == "replicated" else Fraction(share.tokens)
 
 
-def _attention_core(spec: TransformerSpec, share: Share) -> tuple[Work, Work]:
+def attention_core(spec: TransformerSpec, share: Share) -> tuple[Work, Work]:
     """Return scores times values, forward and backward.
 
     A causal mask halves the work. The backward pass computes the scores again
     and has 5 products where the forward has 2 (FlashAttention-2,
-    arXiv:2307.08691, section 2.3).
+    arXiv:2307.08691, section 2.3). A context-parallel rank has its queries
+    meet the keys of all; in a ring it reads queries and writes outputs once a
+    step.
     """
     heads = Fraction(spec.heads, share.tp)
-    pairs = Fraction(share.microbatch * share.sequence_length**2, 2 if spec.causal else 1)
+    pairs = share.tokens * Fraction(share.sequence_length, 2 if spec.causal else 1)
     score, value = 2 * pairs * heads * spec.key_dim, 2 * pairs * heads * spec.value_dim
-    keys = Fraction(max(spec.kv_heads, share.tp), share.tp)
-    elements = share.tokens * (
-        heads * (spec.key_dim + spec.value_dim) + keys * (spec.key_dim + spec.value_dim)
-    )
-    moved = ELEMENT_BYTES * elements
+    steps = share.cp if share.context_parallel == "ring" else 1
+    queries = steps * heads_bytes(spec, share, heads)
+    moved = queries + share.cp * keys_bytes(spec, share)
     return Work(score + value, moved), Work(3 * score + 2 * value, 2 * moved)
+
+
+def heads_bytes(spec: TransformerSpec, share: Share, heads: Fraction) -> Fraction:
+    """Return the bytes of a query and an output, or a key and a value, of a rank's tokens."""
+    return ELEMENT_BYTES * share.tokens * heads * (spec.key_dim + spec.value_dim)
+
+
+def keys_bytes(spec: TransformerSpec, share: Share) -> Fraction:
+    """Return the bytes of the keys and values of a rank's tokens."""
+    return heads_bytes(spec, share, Fraction(max(spec.kv_heads, share.tp), share.tp))
 
 
 def _memory_bound(
@@ -148,14 +158,18 @@ def _memory_bound(
         yield (3 * inner, 5 * inner) if spec.gated else (2 * inner, 3 * inner)
     if kind == "experts" and spec.moe:
         # Tokens are sorted to their experts and back.
-        routed = residual * spec.moe.top_k * share.capacity
+        routed = residual * spec.moe.top_k * share.expert_load
         yield 4 * routed, 4 * routed
 
 
 def inner_width(spec: TransformerSpec, share: Share, kind: str) -> Fraction:
-    """Return the inner width of all MLPs that a token passes, per rank."""
+    """Return the inner width of all MLPs that a token passes, per rank.
+
+    For experts the width over all tokens that the busiest rank computes,
+    divided by the tokens that it has.
+    """
     if kind == "experts" and spec.moe:
-        routed = spec.moe.top_k * spec.moe.expert_ffn * share.capacity
+        routed = spec.moe.top_k * spec.moe.expert_ffn * share.expert_load
         return Fraction(routed + spec.moe.shared_ffn) / share.tp
     return Fraction(spec.ffn, share.tp)
 

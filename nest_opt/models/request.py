@@ -13,11 +13,15 @@ from nest_opt.models.clusters import build_cluster, find_cluster
 from nest_opt.models.derive import Training, default_training
 from nest_opt.models.hardware import find_accelerator
 from nest_opt.models.hf_config import read_hf_config
-from nest_opt.models.new_problem import DEFAULT_MICROBATCHES, new_problem
-from nest_opt.models.share import Attention
+from nest_opt.models.new_problem import (
+    DEFAULT_CONTEXT_PARALLEL_DEGREES,
+    DEFAULT_MICROBATCHES,
+    new_problem,
+)
+from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem import Cluster, Problem
-from nest_opt.problem.base import MAX_COUNT, first_repeated
+from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
 from nest_opt.problem.cluster import Algorithm
 from nest_opt.problem.job import Objective
 
@@ -27,7 +31,7 @@ MAX_DEFAULT_LENGTH = 8192
 
 MAX_TOKENS = 2**24
 MAX_MICROBATCH = 2**20
-MAX_CAPACITY_FACTOR = 100
+MAX_FACTOR = 100
 MAX_PROBLEM_NAME = 200
 
 
@@ -55,8 +59,12 @@ class Request:
         Microbatch sizes to choose among; those that do not divide G are left out.
     attention
         See `nest_opt.models.share.Share`.
+    context_parallel_degrees, context_parallel
+        Degrees to choose among, and how keys and values are exchanged.
     capacity_factor
-        Computed over routed tokens of experts: padding and imbalance.
+        Computed over routed tokens of experts: padding.
+    expert_imbalance
+        Tokens routed to the busiest expert-parallel rank over the mean.
     achievable
         Whether bandwidths are what large collectives attain, or the peaks.
     algorithms
@@ -73,7 +81,10 @@ class Request:
     objective: Objective = "fill-drain"
     microbatches: tuple[int, ...] = DEFAULT_MICROBATCHES
     attention: Attention = "flash"
+    context_parallel_degrees: tuple[int, ...] = DEFAULT_CONTEXT_PARALLEL_DEGREES
+    context_parallel: ContextParallel = "ring"
     capacity_factor: Fraction = Fraction(1)
+    expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
 
@@ -112,7 +123,9 @@ def derive_problem(request: Request) -> DerivedProblem:
     training = replace(
         default_training(spec, length),
         attention=request.attention,
+        context_parallel=request.context_parallel,
         capacity=request.capacity_factor,
+        imbalance=request.expert_imbalance,
     )
     problem = new_problem(
         spec,
@@ -123,6 +136,7 @@ def derive_problem(request: Request) -> DerivedProblem:
         bytes_per_parameter=request.bytes_per_parameter,
         objective=request.objective,
         microbatches=request.microbatches,
+        context_parallel_degrees=request.context_parallel_degrees,
         name=_name(spec, f" on {request.devices} x {accelerator.name} ({template.name})"),
     )
     bandwidths = "attained by large collectives" if request.achievable else "at their peak"
@@ -189,18 +203,10 @@ def _check(request: Request, spec: ModelSpec) -> None:
     _check_number("global batch", request.global_batch, MAX_COUNT)
     if request.sequence_length is not None:
         _check_number("sequence length", request.sequence_length, MAX_TOKENS)
-    _check_microbatches(request.microbatches)
-    factor = request.capacity_factor
-    if not 1 <= factor <= MAX_CAPACITY_FACTOR:
-        raise InstanceError(
-            f"capacity factor: found {float(factor):g}, 1 to {MAX_CAPACITY_FACTOR} is needed: 1 "
-            "means balanced experts without padding"
-        )
-    if factor != 1 and (isinstance(spec, LinearSpec) or spec.moe is None):
-        raise InstanceError(
-            f"capacity factor: found {float(factor):g}, only 1 is allowed for {spec.name}, which "
-            "has no experts: leave it out"
-        )
+    _check_choices("microbatch", request.microbatches, MAX_MICROBATCH)
+    _check_factor("capacity factor", request.capacity_factor, "experts without padding", spec)
+    _check_factor("expert imbalance", request.expert_imbalance, "equally busy experts", spec)
+    _check_context_parallel(request, spec)
     if request.attention != "flash" and isinstance(spec, LinearSpec):
         raise InstanceError(
             f"attention: found {request.attention!r}, none can be chosen for {spec.name}, which "
@@ -208,15 +214,52 @@ def _check(request: Request, spec: ModelSpec) -> None:
         )
 
 
-def _check_microbatches(sizes: Sequence[int]) -> None:
+def _check_factor(item: str, factor: Fraction, one: str, spec: ModelSpec) -> None:
+    """Refuse a factor on the work of experts that is out of range or has no use."""
+    if not 1 <= factor <= MAX_FACTOR:
+        raise InstanceError(
+            f"{item}: found {float(factor):g}, 1 to {MAX_FACTOR} is needed: 1 means {one}"
+        )
+    if factor != 1 and (isinstance(spec, LinearSpec) or spec.moe is None):
+        raise InstanceError(
+            f"{item}: found {float(factor):g}, only 1 is allowed for {spec.name}, which has no "
+            "experts: leave it out"
+        )
+
+
+def _check_context_parallel(request: Request, spec: ModelSpec) -> None:
+    degrees = request.context_parallel_degrees
+    _check_choices("cp", degrees, MAX_DEGREE)
+    most = max(degrees)
+    if most == 1:
+        if request.context_parallel != "ring":
+            raise InstanceError(
+                f"context parallelism: found {request.context_parallel!r} with cp 1 alone, a cp "
+                "above 1 is needed: ask for one, as in --cp 1,2,4, or leave it out"
+            )
+    elif isinstance(spec, LinearSpec):
+        raise InstanceError(
+            f"cp: found {most}, only 1 is allowed for {spec.name}, which has no sequence to "
+            "split: leave it out"
+        )
+    elif request.attention != "flash":
+        raise InstanceError(
+            f"attention: found {request.attention!r} with cp {most}, 'flash' is needed with "
+            "context parallelism, which launchers offer with fused attention only: leave out one "
+            "of the two"
+        )
+
+
+def _check_choices(item: str, sizes: Sequence[int], most: int) -> None:
+    """Refuse no size at all, one that is out of range, or one that comes twice."""
     if not sizes:
-        raise InstanceError("microbatch: found no size, 1 at least is needed: name one")
+        raise InstanceError(f"{item}: found no size, 1 at least is needed: name one")
     for size in sizes:
-        _check_number("microbatch", size, MAX_MICROBATCH)
+        _check_number(item, size, most)
     repeated = first_repeated(sizes)
     if repeated is not None:
         raise InstanceError(
-            f"microbatch: found {repeated} twice, once is allowed: leave out one of them"
+            f"{item}: found {repeated} twice, once is allowed: leave out one of them"
         )
 
 

@@ -1,5 +1,6 @@
 """Profiles: what a layer costs for one microbatch size and configuration."""
 
+from decimal import Decimal
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -41,7 +42,9 @@ class Configuration(NamedTuple):
 class Collective(Frozen):
     """`count` calls of one collective in one phase of a layer, per microbatch.
 
-    `bytes` is the full buffer, before it is split over the ranks.
+    `bytes` is the full buffer, before it is split over the ranks. `hidden_s`
+    are the seconds of each call that computation hides: only what exceeds them
+    is charged.
     """
 
     operation: Operation
@@ -49,6 +52,7 @@ class Collective(Frozen):
     phase: Literal["forward", "backward"]
     bytes: Bytes
     count: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
+    hidden_s: Seconds = Decimal(0)
 
 
 class Footprint(Frozen):
