@@ -59,7 +59,8 @@ class GraphTable:
         0 where nobody consumes it.
     precedence
         (u, v): u is in the stage of v or in one before it. In a contiguous
-        split the stages are numbered along these pairs.
+        split the stages are numbered along these pairs; a cycle of them is in
+        one stage.
     classes
         Layers that must share a device, disjoint, each with two layers at least.
     contiguous
