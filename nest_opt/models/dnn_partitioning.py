@@ -8,7 +8,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -156,7 +155,7 @@ def _problem_data(graph: _Graph, path: Path, split: Split) -> Mapping[str, Any]:
         # Equal nodes share a type.
         type_name = names.setdefault(repr(layer_type), f"type-{len(names)}")
         types[type_name] = layer_type
-        entry = {"id": layers.name(node.id), "type": type_name}
+        entry = {"id": layers.names[node.id], "type": type_name}
         entries.append({**entry, "phase": "backward"} if node.backward else entry)
     return {
         "name": path.stem[:200],
@@ -169,11 +168,11 @@ def _problem_data(graph: _Graph, path: Path, split: Split) -> Mapping[str, Any]:
             "layers": entries,
             "edges": [
                 *(
-                    {"source": layers.name(edge.source), "target": layers.name(edge.target)}
+                    {"source": layers.names[edge.source], "target": layers.names[edge.target]}
                     for edge in graph.edges
                 ),
                 *(
-                    {"source": layers.name(u), "target": layers.name(v), "order_only": True}
+                    {"source": layers.names[u], "target": layers.names[v], "order_only": True}
                     for u, v in layers.orders()
                 ),
             ],
@@ -187,7 +186,7 @@ def _problem_data(graph: _Graph, path: Path, split: Split) -> Mapping[str, Any]:
             "split": split,
         },
         "constraints": [
-            {"type": "colocation", "layers": [layers.name(member) for member in members]}
+            {"type": "colocation", "layers": [layers.names[member] for member in members]}
             for members in layers.classes.values()
             if len(members) > 1
         ],
@@ -195,14 +194,14 @@ def _problem_data(graph: _Graph, path: Path, split: Split) -> Mapping[str, Any]:
 
 
 class _Layers:
-    """The nodes and the twins of orphans: backward nodes whose class has no forward node.
+    """The nodes, and a twin for each class that has backward nodes only.
 
     Attributes
     ----------
     nodes
         Both, by id; twins have ids above those of the file.
     twins
-        Each orphan's id, and its twin's.
+        Of each class without a forward node, its twin.
     classes
         Ids of the nodes of each class.
     """
@@ -210,51 +209,47 @@ class _Layers:
     def __init__(self, graph: _Graph) -> None:
         self.graph = graph
         self.nodes = dict(graph.by_id)
-        led = {node.class_key for node in graph.nodes if not node.backward}
-        orphans = [n for n in graph.nodes if n.backward and n.class_key not in led]
-        unused = count(max(graph.by_id) + 1)
-        self.twins = {orphan.id: next(unused) for orphan in orphans}
         self.classes: dict[tuple[str, int], list[int]] = {}
-        nothing = {"backward": False, "cpu_ms": Decimal(0), "accelerator_ms": Decimal(0), "size": 0}
         for node in graph.nodes:
             self.classes.setdefault(node.class_key, []).append(node.id)
-            if node.id in self.twins:
-                twin = node.model_copy(update={"id": self.twins[node.id], **nothing})
-                self.nodes[twin.id] = twin
-                self.classes[node.class_key].append(twin.id)
+        self.twins: dict[tuple[str, int], int] = {}
+        nothing = {"backward": False, "cpu_ms": Decimal(0), "accelerator_ms": Decimal(0), "size": 0}
+        for key, members in self.classes.items():
+            if all(graph.by_id[member].backward for member in members):
+                twin = max(self.nodes) + 1
+                orphan = graph.by_id[members[0]]
+                self.nodes[twin] = orphan.model_copy(update={"id": twin, **nothing})
+                self.twins[key] = twin
+                members.append(twin)
 
-    def name(self, node: int) -> str:
-        """Return the layer's name: the node's id, or its orphan's with a word that no id has."""
-        if node in self.graph.by_id:
-            return str(node)
-        orphan = next(orphan for orphan, twin in self.twins.items() if twin == node)
-        return f"{orphan}.twin"
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Each layer's name: the node's id, or its orphan's with a word that no id has."""
+        twins = {twin: f"{self.classes[key][0]}.twin" for key, twin in self.twins.items()}
+        return {node: twins.get(node, str(node)) for node in self.nodes}
 
     def orders(self) -> Iterator[tuple[int, int]]:
         """Yield (v's twin, u's twin) for every backward edge (u, v) with an orphan at an end.
 
         Orphans have no forward edges that would keep their stages in order.
         """
-        by_id = self.graph.by_id
         found: dict[tuple[int, int], None] = {}
         for edge in self.graph.edges:
-            ends = by_id[edge.source], by_id[edge.target]
-            backward = all(end.backward for end in ends)
-            apart = ends[0].class_key != ends[1].class_key
-            if backward and apart and any(end.id in self.twins for end in ends):
-                found[self._twin(ends[1]), self._twin(ends[0])] = None
+            source, target = self.graph.by_id[edge.source], self.graph.by_id[edge.target]
+            keys = source.class_key, target.class_key
+            orphaned = any(key in self.twins for key in keys)
+            if source.backward and target.backward and orphaned and keys[0] != keys[1]:
+                found[self._forward(keys[1]), self._forward(keys[0])] = None
         yield from found
 
-    def _twin(self, node: _Node) -> int:
-        """Return the twin of a backward node: the first forward node of its class."""
-        if node.id in self.twins:
-            return self.twins[node.id]
-        return next(n for n in self.classes[node.class_key] if not self.nodes[n].backward)
+    def _forward(self, key: tuple[str, int]) -> int:
+        """Return the first forward node of a class: all of them are in one stage."""
+        return next(node for node in self.classes[key] if not self.nodes[node].backward)
 
     def in_order(self, name: str) -> Iterator[_Node]:
         """Yield the nodes in a topological order, forward ones first, else as they are listed."""
         place = {node: place for place, node in enumerate(self.graph.by_id)}
-        place.update((twin, place[orphan]) for orphan, twin in self.twins.items())
+        place.update((twin, place[self.classes[key][0]]) for key, twin in self.twins.items())
         targets: dict[int, list[int]] = {}
         sources: dict[int, set[int]] = {node: set() for node in self.nodes}
         for edge in self.graph.edges:
@@ -286,7 +281,7 @@ class _Layers:
         while walk[-1] not in walk[:-1]:
             walk.append(min(sources[walk[-1]]))
         cycle = walk[walk.index(walk[-1]) :][::-1]
-        names = [self.name(node) for node in cycle]
+        names = [self.names[node] for node in cycle]
         return " -> ".join([*names[:8], "..."] if len(names) > 9 else names)
 
 
