@@ -76,6 +76,11 @@ class GraphTable:
     contiguous: bool
 
     @cached_property
+    def kind_of(self) -> dict[int, GraphKind]:
+        """The kind of each device, by its number."""
+        return {device: kind for kind in self.kinds for device in kind.devices}
+
+    @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """Per layer, the layers that consume its output."""
         found: list[list[int]] = [[] for _ in self.layers]
