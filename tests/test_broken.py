@@ -2,7 +2,7 @@
 
 A file's name says by what it fails: `problem-` when it is read, `solve-` when
 it is solved, `plan-` when it is read as a plan, `verify-` when that plan is
-verified, `artifact-` when it is imported.
+verified, `artifact-` and `partitioning-` when it is imported.
 """
 
 import json
@@ -14,6 +14,7 @@ import pytest
 
 import nest_opt
 from nest_opt import InstanceError, NestOptError, PlanError
+from nest_opt.models.dnn_partitioning import read_dnn_partitioning
 from nest_opt.models.nest_artifact import read_nest_artifact
 from nest_opt.plan.files import read_plan
 from nest_opt.plan.schema import file_schema
@@ -28,6 +29,7 @@ USES: dict[str, Callable[[Path], object]] = {
     "plan": read_plan,
     "verify": lambda path: nest_opt.verify(read_plan(path)),
     "artifact": read_nest_artifact,
+    "partitioning": read_dnn_partitioning,
 }
 
 # What no schema can say: it sees one value at a time, after JSON was parsed.
@@ -69,6 +71,29 @@ BEYOND_SCHEMA = {
     "problem-unknown-type",
     "problem-work-below-stash-difference",
     "plan-bad-problem",
+    "problem-graph-collectives",
+    "problem-graph-constraint",
+    "problem-graph-cost-model",
+    "problem-graph-edge-with-sizes",
+    "problem-graph-edge-without-size",
+    "problem-graph-full-recompute",
+    "problem-graph-microbatch",
+    "problem-graph-objective",
+    "problem-graph-order-only-to-itself",
+    "problem-graph-order-only-with-sizes",
+    "problem-graph-profile-of-two-ranks",
+    "problem-graph-profile-of-unknown-kind",
+    "problem-graph-search-pp",
+    "problem-graph-search-tp",
+    "problem-graph-too-many-layers",
+    "problem-graph-two-levels",
+    "problem-graph-two-profiles-of-a-kind",
+    "problem-graph-unsupported-layer",
+    "problem-pipeline-order-only",
+    "problem-pipeline-pays-transfers",
+    "problem-pipeline-phase",
+    "problem-pipeline-profile-of-kind",
+    "problem-pipeline-split",
 }
 NOT_JSON = {
     "problem-byte-order-mark",
