@@ -112,6 +112,13 @@ def kind(path: Path) -> str:
     return path.stem.partition("-")[0]
 
 
+def schema_of(stem: str) -> str:
+    """Return the name of the schema of a broken problem or plan."""
+    if stem.startswith("plan-graph-"):
+        return "graph-plan"
+    return "plan" if stem.startswith("plan-") else "problem"
+
+
 def stems(*kinds: str) -> set[str]:
     """Return the names of all broken files of some kinds."""
     return {path.stem for path in FILES if kind(path) in kinds}
@@ -157,7 +164,7 @@ def test_solve_and_verify_files_can_be_read() -> None:
 )
 def test_schema_refuses_what_it_can_express(stem: str) -> None:
     """Schema and reader agree on a fault that shows in one value of the file."""
-    name = "plan" if stem.startswith("plan-") else "problem"
+    name = schema_of(stem)
     data = json.loads((BROKEN / f"{stem}.json").read_text(encoding="utf-8"))
     assert not jsonschema.Draft202012Validator(file_schema(name)).is_valid(data)
 
@@ -165,7 +172,7 @@ def test_schema_refuses_what_it_can_express(stem: str) -> None:
 @pytest.mark.parametrize("stem", sorted(BEYOND_SCHEMA), ids=lambda stem: stem)
 def test_schema_cannot_express_the_rest(stem: str) -> None:
     """The list of what the reader alone finds has no entry that a schema finds too."""
-    name = "plan" if stem.startswith("plan-") else "problem"
+    name = schema_of(stem)
     data = json.loads((BROKEN / f"{stem}.json").read_text(encoding="utf-8"))
     assert jsonschema.Draft202012Validator(file_schema(name)).is_valid(data)
 

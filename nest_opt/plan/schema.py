@@ -16,18 +16,13 @@ from typing import Any, get_args
 
 import annotated_types
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import models_json_schema
 
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.plan import Plan
 from nest_opt.problem import Problem
 from nest_opt.problem.base import MAX_DIGITS, Frozen
 
-# A plan is one of a pipeline or one of a placement graph, whatever its problem is.
-SCHEMAS: Mapping[str, tuple[type[Frozen], ...]] = {
-    "problem": (Problem,),
-    "plan": (Plan, GraphPlan),
-}
+SCHEMAS: Mapping[str, type[Frozen]] = {"problem": Problem, "plan": Plan, "graph-plan": GraphPlan}
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _UNSIGNED = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -41,23 +36,17 @@ def file_schema(name: str) -> dict[str, Any]:
     name
         A key of `SCHEMAS`.
     """
-    models = SCHEMAS[name]
-    version = models[0].model_fields["version"].default
-    _, schemas = models_json_schema([(model, "validation") for model in models])
-    definitions = _tidy(schemas)["$defs"]
+    model = SCHEMAS[name]
+    version = model.model_fields["version"].default
+    body = _tidy(model.model_json_schema())
     entities = {entity.__name__: entity for entity in Frozen.__subclasses__()}
-    for entity, schema in definitions.items():
+    for entity, schema in [*body["$defs"].items(), (model.__name__, body)]:
         _restore_exact(entities[entity], schema["properties"])
         # Python code may leave these out, a file may not.
         stated = [key for key in ("format", "version") if key in schema["properties"]]
         if stated:
             schema["required"] = [*stated, *schema["required"]]
-    bodies = [definitions.pop(model.__name__) for model in models]
-    head = {"$schema": _DIALECT, "$id": f"urn:nest-opt:{name}:{version}"}
-    if len(bodies) == 1:
-        return {**head, "$defs": definitions, **bodies[0]}
-    shared = {key: bodies[0]["properties"][key] for key in ("format", "version")}
-    return {**head, "$defs": definitions, "properties": shared, "anyOf": bodies}
+    return {"$schema": _DIALECT, "$id": f"urn:nest-opt:{name}:{version}", **body}
 
 
 def _restore_exact(entity: type[Frozen], properties: dict[str, Any]) -> None:
