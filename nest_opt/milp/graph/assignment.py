@@ -37,7 +37,9 @@ def _add_stages_in_order(model: Any, cell: GraphCell, pairs: list[tuple[int, int
     model.C = pyo.Var(open_pairs(cell), domain=pyo.Binary)
 
     def upwards_rule(model: Any, part: int, stage: int) -> Any:
-        return _at_most(cumulative(model, cell, part, stage), cumulative(model, cell, part, stage + 1))
+        return _at_most(
+            cumulative(model, cell, part, stage), cumulative(model, cell, part, stage + 1)
+        )
 
     def precedence_rule(model: Any, first: int, second: int, stage: int) -> Any:
         return _at_most(

@@ -14,6 +14,11 @@ def add_kinds(model: Any, cell: GraphCell, _: GraphUnits) -> None:
     Likewise where it takes the cutoff or more for it.
     """
     model.unsupported = pyo.Constraint(
-        [(u, i) for u, window in enumerate(cell.windows) for i in window if not cell.supports(u, i)],
+        [
+            (u, i)
+            for u, window in enumerate(cell.windows)
+            for i in window
+            if not cell.supports(u, i)
+        ],
         rule=lambda model, part, stage: model.a[part, stage] == 0,
     )
