@@ -10,7 +10,7 @@ from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import search
 from nest_opt.dp.sources import cell_source
 from nest_opt.errors import ConsistencyError
-from nest_opt.graph_api import GraphVerifyResult, verify_graph
+from nest_opt.graph_api import GraphExactResult, GraphVerifyResult, exact_graph, verify_graph
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.graph_plan import GraphPlan
@@ -229,11 +229,14 @@ def exact(
     time_limit_s: float | None = None,
     gap: float = 0.0,
     progress: Progress | None = None,
-) -> ExactResult:
-    """Find the best plan by integer programs: that of a pipeline.
+) -> ExactResult | GraphExactResult:
+    """Find the best plan by integer programs.
 
-    Parameters and errors are those of `exact_pipeline`.
+    Parameters and errors are those of `exact_pipeline`, or for a placement
+    graph those of `nest_opt.graph_api.exact_graph`.
     """
+    if problem.is_placement_graph:
+        return exact_graph(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
     return exact_pipeline(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -14,14 +15,16 @@ from nest_opt.cli.units import (
     bytes_text,
     count_text,
     exact_seconds_text,
+    gap_text,
     number_text,
     percent_text,
     seconds_text,
     time_text,
 )
+from nest_opt.cli.value import gap_above
 from nest_opt.cli.verify_report import verdict
 from nest_opt.cost.units import PS_PER_S
-from nest_opt.graph_api import GraphVerifyResult
+from nest_opt.graph_api import GraphExactResult, GraphVerifyResult
 from nest_opt.plan.graph_evaluate import GraphEvaluation, GraphStageEvaluation
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.problem import Problem
@@ -29,6 +32,16 @@ from nest_opt.problem import Problem
 _NAME_WIDTH = 25
 _VALUE_WIDTH = 9
 _NOT_EVALUATED = "not evaluated: the plan's form is broken"
+_VOUCHERS = {
+    "solver": "the solver, HiGHS",
+    "closed form": "closed-form bounds; no program was run",
+}
+_SPLITS = {"contiguous": "contiguous split", "any": "split"}
+_WHY_NO_PLAN = {
+    "infeasible": "infeasible: no split keeps memory, kinds, colocation and order",
+    "interrupted": "interrupted: no plan yet",
+    "no-solution": "no-solution: the time limit came before any plan",
+}
 
 
 def graph_verify_report(result: GraphVerifyResult) -> Iterator[RenderableType]:
@@ -50,6 +63,65 @@ def graph_show_report(result: GraphVerifyResult) -> Iterator[RenderableType]:
     yield graph_stage_table(result.plan, result.evaluation)
     if result.violations:
         yield from verdict(result.violations)
+
+
+def graph_exact_report(
+    result: GraphExactResult, output: Path | None = None
+) -> Iterator[RenderableType]:
+    """Yield the parts of the report on an exact search."""
+    if result.plan is None or result.evaluation is None:
+        yield Text(_WHY_NO_PLAN[result.status], style="bold")
+    else:
+        yield graph_headline(result.status, result.problem, result.evaluation)
+        yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
+        yield graph_stage_table(result.plan, result.evaluation)
+    rows = {"proof by": _voucher_text(result), "search": _search_text(result)}
+    if output and result.plan:
+        rows["written"] = str(output)
+    yield facts(rows)
+
+
+def graph_optimum_report(
+    verified: GraphVerifyResult, result: GraphExactResult | None
+) -> Iterator[RenderableType]:
+    """Yield what is known of a plan's distance from the best split."""
+    yield Text()
+    if result is None or verified.evaluation is None:
+        yield facts({"optimum": "not searched: the plan is not legal, so it has no gap"})
+        return
+    gap = gap_above(verified.evaluation.value_ps, result.bound_ps)
+    best = result.evaluation
+    rows = {
+        "gap": "none" if gap is None else gap_text(gap),
+        "optimum": f"{result.status}, {seconds_text(best.value_ps) if best else 'no plan'}",
+        "bound": "none" if result.bound_ps is None else seconds_text(result.bound_ps),
+        "proof by": _voucher_text(result),
+        "search": _search_text(result),
+    }
+    yield facts(rows)
+
+
+def _bound_text(result: GraphExactResult) -> str:
+    if result.bound_ps is None or result.gap is None:
+        return "none"
+    than = "" if result.gap == 0 else " than the bound"
+    return (
+        f"{seconds_text(result.bound_ps)}, gap {gap_text(result.gap)}: no {_SPLITS[result.family]} "
+        f"is faster{than}"
+    )
+
+
+def _voucher_text(result: GraphExactResult) -> str:
+    text = _VOUCHERS[result.bound_vouched_by]
+    return text if result.exact_units else f"{text}, up to a relative tolerance of 1e-6"
+
+
+def _search_text(result: GraphExactResult) -> str:
+    return (
+        f"{count_text(result.cells, 'cell')}, {result.cells_pruned:,} pruned, "
+        f"{count_text(result.cells_solved, 'program')}, {count_text(result.nodes, 'node')}, "
+        f"{number_text(result.wall_s, 3)} s"
+    )
 
 
 def _head(result: GraphVerifyResult, claim: dict[str, str]) -> Iterator[RenderableType]:
@@ -112,7 +184,7 @@ def graph_stage_table(plan: GraphPlan, evaluation: GraphEvaluation | None) -> Re
     table.add_column("stage", justify="right", no_wrap=True)
     table.add_column("device", justify="right", no_wrap=True)
     table.add_column("kind", overflow="fold")
-    table.add_column("layers (count)", overflow="fold")
+    table.add_column("layers", justify="right", no_wrap=True)
     if evaluation:
         for name in ("time of\nlayers", "trans-\nfers", "load", "memory\nused", "of\nusable"):
             table.add_column(name, justify="right", no_wrap=True)
@@ -122,7 +194,7 @@ def graph_stage_table(plan: GraphPlan, evaluation: GraphEvaluation | None) -> Re
             str(number),
             str(stage.device),
             printable(kind_of.get(stage.device, "none")),
-            f"{layers_text(stage.layers)} ({len(stage.layers):,})",
+            f"{len(stage.layers):,}",
             *(_costs(evaluation.stages[number]) if evaluation else ()),
         )
     return table

@@ -2,10 +2,12 @@
 
 from nest_opt.cli.graph_report import batches_per_s
 from nest_opt.cli.json_output import Object, time_json, violations_json
-from nest_opt.graph_api import GraphVerifyResult
+from nest_opt.cli.value import gap_above
+from nest_opt.graph_api import GraphExactResult, GraphVerifyResult
 from nest_opt.plan.graph_evaluate import GraphEvaluation
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.problem import Problem
+from nest_opt.problem.files import to_json_data
 
 
 def graph_verify_json(result: GraphVerifyResult) -> Object:
@@ -33,6 +35,57 @@ def graph_show_json(result: GraphVerifyResult) -> Object:
             for number, stage in enumerate(plan.stages)
         ],
         "violations": violations_json(result.violations),
+    }
+
+
+def graph_exact_json(result: GraphExactResult) -> Object:
+    """Return the result of an exact search."""
+    plan = result.plan
+    return {
+        "status": result.status,
+        "family": result.family,
+        **graph_value_json(result.problem, result.evaluation),
+        **_bound(result),
+        "gap": result.gap,
+        "plan": None if plan is None else to_json_data(plan),
+        "devices": None if plan is None else graph_devices_json(plan),
+        "search": _search(result),
+        "relaxed_constraints": [],
+    }
+
+
+def graph_optimum_json(
+    verified: GraphVerifyResult, result: GraphExactResult | None
+) -> Object | None:
+    """Return a plan's gap to the best split; None for an illegal plan."""
+    if result is None or verified.evaluation is None:
+        return None
+    best = result.evaluation
+    return {
+        "family": result.family,
+        "status": result.status,
+        **time_json("value", best.value_ps if best else None),
+        **_bound(result),
+        "plan_gap": gap_above(verified.evaluation.value_ps, result.bound_ps),
+        "search": _search(result),
+    }
+
+
+def _bound(result: GraphExactResult) -> Object:
+    return {
+        **time_json("bound", result.bound_ps),
+        "bound_vouched_by": result.bound_vouched_by,
+        "exact_units": result.exact_units,
+    }
+
+
+def _search(result: GraphExactResult) -> Object:
+    return {
+        "wall_s": round(result.wall_s, 6),
+        "cells": result.cells,
+        "cells_pruned": result.cells_pruned,
+        "cells_solved": result.cells_solved,
+        "nodes": result.nodes,
     }
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "--exact",
     "with_exact",
     is_flag=True,
-    help="Also give the plan's gap to the optimum of the aligned family.",
+    help="Also give the plan's gap to the optimum of its family.",
 )
 @time_limit_option
 @json_option
@@ -84,11 +84,22 @@ def _verify_graph(
     result: "GraphVerifyResult", with_exact: bool, time_limit_s: float | None, as_json: bool
 ) -> None:
     from nest_opt.cli.console import print_report
-    from nest_opt.cli.graph_report import graph_verify_report
-    from nest_opt.cli.json_graph import graph_verify_json
+    from nest_opt.cli.graph_report import graph_optimum_report, graph_verify_report
+    from nest_opt.cli.json_graph import graph_optimum_json, graph_verify_json
     from nest_opt.cli.json_output import print_json
+    from nest_opt.cli.progress import SearchProgress
+    from nest_opt.graph_api import exact_graph
 
+    optimum = None
+    if with_exact and not result.violations:
+        with SearchProgress() as progress:
+            optimum = exact_graph(result.plan.problem, time_limit_s=time_limit_s, progress=progress)
     if as_json:
-        print_json(graph_verify_json(result))
+        data = graph_verify_json(result)
+        if with_exact:
+            data["exact"] = graph_optimum_json(result, optimum)
+        print_json(data)
     else:
         print_report(*graph_verify_report(result))
+        if with_exact:
+            print_report(*graph_optimum_report(result, optimum))
