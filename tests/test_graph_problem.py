@@ -84,7 +84,7 @@ def test_devices_are_numbered_over_all_groups_and_kinds_keep_the_groups_order() 
 def test_a_layers_passes_are_rounded_together() -> None:
     """Three times of 0.4 ps are 1.2 ps, which is 1: they are rounded once, not each to 0."""
     data = graph_data()
-    third = {name: "0.4e-12" for name in ("forward_s", "backward_input_s", "backward_weight_s")}
+    third = dict.fromkeys(("forward_s", "backward_input_s", "backward_weight_s"), "0.4e-12")
     data["model"]["layer_types"]["layer"]["profiles"][0] = profile("gpu", **third)
     assert build_graph_table(read(data)).kinds[0].time_ps == (1, 1, 1)
 
