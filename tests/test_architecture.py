@@ -24,21 +24,12 @@ ALLOWED = {
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},
-    "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp"},
+    "graph_api": {"errors", "problem", "cost", "plan", "milp"},
+    "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp", "graph_api"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry"},
     "cli": {
-        *(
-            "errors",
-            "problem",
-            "network",
-            "cost",
-            "plan",
-            "simulate",
-            "models",
-            "api",
-            "dp",
-            "milp",
-        ),
+        *("errors", "problem", "network", "cost", "plan", "simulate", "models"),
+        *("graph_api", "api", "dp", "milp"),
     },
 }
 

@@ -8,7 +8,7 @@ options that only this format has.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -44,6 +44,12 @@ def _read_nest_artifact(path: Path, microbatch: int) -> "Frozen":
     return read_nest_artifact(path, microbatch)
 
 
+def _read_dnn_partitioning(path: Path, split: Literal["contiguous", "any"]) -> "Frozen":
+    from nest_opt.models.dnn_partitioning import read_dnn_partitioning
+
+    return read_dnn_partitioning(path, split)
+
+
 FORMATS = {
     entry.name: entry
     for entry in (
@@ -60,6 +66,20 @@ FORMATS = {
                     metavar="N",
                     help="Sequences in a microbatch, which the file does not say. Scales the "
                     "global batch, never the batch time.",
+                ),
+            ),
+        ),
+        ImportFormat(
+            "dnn-partitioning",
+            "A device-placement input of Tarnawski et al. 2020, as a placement graph.",
+            _read_dnn_partitioning,
+            (
+                click.Option(
+                    ["--split"],
+                    type=click.Choice(("contiguous", "any")),
+                    default="contiguous",
+                    show_default=True,
+                    help="Whether stages follow a topological order of the forward nodes.",
                 ),
             ),
         ),

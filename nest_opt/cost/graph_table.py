@@ -59,7 +59,8 @@ class GraphTable:
         0 where nobody consumes it.
     precedence
         (u, v): u is in the stage of v or in one before it. In a contiguous
-        split the stages are numbered along these pairs.
+        split the stages are numbered along these pairs; a cycle of them is in
+        one stage.
     classes
         Layers that must share a device, disjoint, each with two layers at least.
     contiguous
@@ -73,6 +74,11 @@ class GraphTable:
     precedence: tuple[tuple[int, int], ...]
     classes: tuple[tuple[int, ...], ...]
     contiguous: bool
+
+    @cached_property
+    def kind_of(self) -> dict[int, GraphKind]:
+        """The kind of each device, by its number."""
+        return {device: kind for kind in self.kinds for device in kind.devices}
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

@@ -7,7 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from nest_opt.problem.base import MAX_BYTES, Bytes, Exact, Frozen, Identifier, Seconds, listed
+from nest_opt.problem.base import (
+    MAX_BYTES,
+    Bytes,
+    Exact,
+    Flag,
+    Frozen,
+    Identifier,
+    Seconds,
+    listed,
+)
 
 MAX_DEVICES = 2**20
 
@@ -18,7 +27,9 @@ class DeviceKind(Frozen):
     `usable_share` of the memory, less `reserve_bytes` for contexts and
     communication buffers, is what a stage may fill. Peak compute and memory
     bandwidth are optional: given tables of times do not need them. `watts`
-    is what a device in use draws; the constraint `power` needs it.
+    is what a device in use draws; the constraint `power` needs it. In a
+    placement graph, devices of a kind that `pays_transfers` spend time on what
+    they receive and send; a host's processor does not.
     """
 
     memory_bytes: Annotated[Bytes, Field(ge=1)]
@@ -27,6 +38,7 @@ class DeviceKind(Frozen):
     peak_flops: Annotated[Exact, Field(gt=0)] | None = None
     memory_bandwidth_bytes_per_s: Annotated[Bytes, Field(ge=1)] | None = None
     watts: Annotated[Exact, Field(gt=0)] | None = None
+    pays_transfers: Flag = True
 
     @property
     def usable_bytes(self) -> int:
@@ -151,8 +163,18 @@ class Cluster(Frozen):
 
     @property
     def device_kind(self) -> DeviceKind:
-        """The one kind of device that the cluster has."""
+        """The one kind of device that the cluster of a pipeline has."""
         return self.device_kinds[self.devices[0].kind]
+
+    @cached_property
+    def devices_by_kind(self) -> dict[str, tuple[int, ...]]:
+        """Numbers of the devices of each kind that the cluster has, in the order of groups."""
+        found: dict[str, list[int]] = {}
+        first = 0
+        for group in self.devices:
+            found.setdefault(group.kind, []).extend(range(first, first + group.count))
+            first += group.count
+        return {kind: tuple(numbers) for kind, numbers in found.items()}
 
     @model_validator(mode="after")
     def _validate(self) -> "Cluster":
@@ -162,12 +184,6 @@ class Cluster(Frozen):
                     f"devices: kind {group.kind!r} is not in device_kinds "
                     f"({listed(self.device_kinds)}): add it or correct it"
                 )
-        kinds = {group.kind for group in self.devices}
-        if len(kinds) > 1:
-            raise ValueError(
-                f"devices: found {len(kinds)} kinds ({listed(kinds)}), 1 is allowed: "
-                "the search does not mix kinds of devices yet; give it those of one kind"
-            )
         if self.device_count > self.network.device_count:
             raise ValueError(
                 f"devices: found {self.device_count}, at most {self.network.device_count} are "

@@ -1,13 +1,14 @@
 """The layer graph: layers in a topological order, their types, and who consumes what."""
 
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from nest_opt.problem.base import (
     Bytes,
     Degree,
+    Flag,
     Frozen,
     Identifier,
     Positive,
@@ -18,6 +19,8 @@ from nest_opt.problem.profile import Configuration, Profile
 
 # An interval matrix has (layers + 1)^2 entries of 8 bytes, and a search keeps a few dozen.
 MAX_LAYERS = 2_000
+# A placement graph has none: its integer program has a few variables a layer and device.
+MAX_GRAPH_LAYERS = 4_000
 MAX_FLOPS = 10**24
 
 
@@ -38,18 +41,27 @@ class LayerType(Frozen):
         """Profiles keyed by (microbatch size, configuration)."""
         return {(p.microbatch, p.configuration): p for p in self.profiles}
 
+    def on_kind(self, kind: str) -> Profile | None:
+        """Return the profile for a kind of devices: its own, else the one for any; or None.
+
+        For placement graphs, where a profile is told by its kind alone.
+        """
+        by_kind = {profile.kind: profile for profile in self.profiles}
+        return by_kind.get(kind, by_kind.get(None))
+
     @model_validator(mode="after")
     def _validate(self) -> "LayerType":
-        repeated = first_repeated((p.microbatch, p.configuration) for p in self.profiles)
+        repeated = first_repeated((p.microbatch, p.configuration, p.kind) for p in self.profiles)
         if repeated:
+            kind = "" if repeated[2] is None else f" on kind {repeated[2]!r}"
             raise ValueError(
-                f"profiles: found 2 for microbatch {repeated[0]} and {repeated[1]}, "
+                f"profiles: found 2 for microbatch {repeated[0]} and {repeated[1]}{kind}, "
                 "1 is allowed: remove one of them"
             )
-        parameters: dict[Configuration, tuple[int, int]] = {}
+        parameters: dict[tuple[Configuration, str | None], tuple[int, int]] = {}
         for profile in self.profiles:
             counts = (profile.dense_parameters, profile.expert_parameters)
-            known = parameters.setdefault(profile.configuration, counts)
+            known = parameters.setdefault((profile.configuration, profile.kind), counts)
             if known != counts:
                 raise ValueError(
                     f"profiles: found {counts[0]} dense and {counts[1]} expert parameters for "
@@ -60,11 +72,16 @@ class LayerType(Frozen):
 
 
 class LayerEntry(Frozen):
-    """One line of the layer list: a layer, or `repeat` equal layers in a row."""
+    """One line of the layer list: a layer, or `repeat` equal layers in a row.
+
+    In a placement graph the two passes are layers of their own: `phase` says
+    which one a layer is of.
+    """
 
     id: Identifier
     type: Identifier
     repeat: Annotated[int, Field(strict=True, ge=1, le=MAX_LAYERS)] = 1
+    phase: Literal["forward", "backward"] = "forward"
 
     @property
     def layer_ids(self) -> tuple[str, ...]:
@@ -86,12 +103,16 @@ class Edge(Frozen):
     """`target` consumes an output of `source`.
 
     Without `sizes` it is the output that `source`'s type describes, which all
-    such consumers share. With `sizes` the edge is a tensor of its own.
+    such consumers share. With `sizes` the edge is a tensor of its own. With
+    `order_only`, in a placement graph, it is no tensor: the source's stage is
+    the target's or comes before it. Such edges may form cycles, which puts
+    their layers in one stage.
     """
 
     source: Identifier
     target: Identifier
     sizes: tuple[TensorSize, ...] | None = None
+    order_only: Flag = False
 
     @model_validator(mode="after")
     def _validate(self) -> "Edge":
@@ -100,6 +121,11 @@ class Edge(Frozen):
             raise ValueError(
                 f"sizes: found 2 for microbatch={twice[0]} tp={twice[1] or 'any'}, 1 is allowed: "
                 "remove one"
+            )
+        if self.order_only and self.sizes is not None:
+            raise ValueError(
+                "sizes: found some, none are allowed with order_only (such an edge is no "
+                "tensor): remove one of the two fields"
             )
         return self
 
@@ -141,6 +167,11 @@ class LayerGraph(Frozen):
         return tuple(
             self.layer_types[entry.type] for entry in self.layers for _ in range(entry.repeat)
         )
+
+    @cached_property
+    def phases(self) -> tuple[Literal["forward", "backward"], ...]:
+        """The pass that each layer is of, by index."""
+        return tuple(entry.phase for entry in self.layers for _ in range(entry.repeat))
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -200,11 +231,7 @@ class LayerGraph(Frozen):
 
     @model_validator(mode="after")
     def _validate(self) -> "LayerGraph":
-        if sum(entry.repeat for entry in self.layers) > MAX_LAYERS:
-            raise ValueError(
-                f"layers: found {sum(entry.repeat for entry in self.layers)}, at most "
-                f"{MAX_LAYERS} are allowed: merge layers that are never split"
-            )
+        self.refuse_more_layers(MAX_GRAPH_LAYERS)
         for entry in self.layers:
             if entry.type not in self.layer_types:
                 raise ValueError(
@@ -224,6 +251,15 @@ class LayerGraph(Frozen):
             )
         return self
 
+    def refuse_more_layers(self, most: int) -> None:
+        """Refuse a graph of more layers than a kind of problem may have."""
+        count = sum(entry.repeat for entry in self.layers)
+        if count > most:
+            raise ValueError(
+                f"layers: found {count}, at most {most} are allowed: "
+                "merge layers that are never split"
+            )
+
     def _validate_edge(self, edge: Edge) -> None:
         for name in (edge.source, edge.target):
             if name not in self.index:
@@ -231,6 +267,8 @@ class LayerGraph(Frozen):
                     f"edges: {edge} names layer {name!r}, which does not "
                     "exist: use the ids in layers (repeated ones are called id.0, id.1, ...)"
                 )
+        if edge.order_only and edge.source != edge.target:
+            return
         if self.index[edge.source] >= self.index[edge.target]:
             raise ValueError(
                 f"edges: {edge} goes from place {self.index[edge.source]} to place "

@@ -34,13 +34,18 @@ class Job(Frozen):
     """Global batch G in sequences, byte convention, objective and cost model.
 
     With `pad`, a global batch that the data streams do not divide is filled
-    up; without it such a degree is illegal.
+    up; without it such a degree is illegal. `transfer` is what becomes of a
+    tensor that skips stages: each stage between passes it on (`relay`), or its
+    sender pays for it once and so does each receiver (`sender-once`). The
+    latter makes the problem a placement graph, of which `split` says whether
+    its stages follow a topological order.
     """
 
     global_batch: Positive
     sequence_length: Positive | None = None
     bytes_per_parameter: BytesPerParameter
     objective: Objective = "fill-drain"
-    transfer: Literal["relay"] = "relay"
+    transfer: Literal["relay", "sender-once"] = "relay"
+    split: Literal["contiguous", "any"] = "contiguous"
     pad: Flag = False
     cost_model: Literal["default", "artifact"] = "default"

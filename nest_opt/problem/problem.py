@@ -23,6 +23,10 @@ from nest_opt.problem.graph import LayerGraph
 from nest_opt.problem.job import Job
 from nest_opt.problem.profile import Configuration
 from nest_opt.problem.search import SearchSpace
+from nest_opt.problem.transfer import (
+    refuse_other_than_pipeline,
+    refuse_other_than_placement_graph,
+)
 
 DEFAULT_MICROBATCHES = (1, 2, 4, 8)
 DEFAULTS = {name: field.default for name, field in SearchSpace.model_fields.items()}
@@ -52,7 +56,16 @@ class Problem(Frozen):
                         "model.layers"
                     )
             self._require(constraint, place)
+        if self.is_placement_graph:
+            refuse_other_than_placement_graph(self)
+        else:
+            refuse_other_than_pipeline(self)
         return self
+
+    @property
+    def is_placement_graph(self) -> bool:
+        """Whether layers go on single devices, instead of runs of them on blocks of devices."""
+        return self.job.transfer == "sender-once"
 
     def _require(self, constraint: Constraint, place: str) -> None:
         """Refuse a constraint on what the model or the cluster does not have."""

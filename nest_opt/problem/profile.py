@@ -5,7 +5,16 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from nest_opt.problem.base import Bytes, Count, Degree, Flag, Frozen, Positive, Seconds
+from nest_opt.problem.base import (
+    Bytes,
+    Count,
+    Degree,
+    Flag,
+    Frozen,
+    Identifier,
+    Positive,
+    Seconds,
+)
 
 Recompute = Literal["none", "full"]
 RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "full")
@@ -72,7 +81,8 @@ class Profile(Frozen):
     Times are seconds for one microbatch, without collectives. `recompute`
     maps each recomputation mode that the layer offers to its footprint. Under
     `full` the forward pass and its collectives run once more; that is added
-    by the cost model, never written in the profile.
+    by the cost model, never written in the profile. In a placement graph,
+    `kind` says of which kind of devices the costs are; without it, of any.
     """
 
     microbatch: Positive
@@ -80,6 +90,7 @@ class Profile(Frozen):
     cp: Degree = 1
     ep: Degree = 1
     sp: Flag = False
+    kind: Identifier | None = None
     forward_s: Seconds
     backward_input_s: Seconds
     backward_weight_s: Seconds
