@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from nest_opt.conflicts import Conflict, find_conflict, find_exact_conflict
 from nest_opt.dp.infeasible import Diagnosis, diagnose
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import search
@@ -40,8 +41,9 @@ class SolveResult:
         The plan and its independent evaluation.
     bound_ps
         No plan of the family has a lower objective.
-    diagnosis
-        Why there is no plan, when `infeasible`.
+    diagnosis, conflict
+        Why there is no plan, when `infeasible`: the closest placement and what
+        would make it fit; and a minimal set of requirements that no plan keeps.
     relaxed
         Constraints that the search had no rule for. An `optimal` plan keeps
         them: no plan is better even without them.
@@ -62,6 +64,7 @@ class SolveResult:
     cells_pruned: int
     wall_s: float
     broken: tuple[Violation, ...] = ()
+    conflict: Conflict | None = None
 
     @property
     def gap(self) -> float | None:
@@ -96,6 +99,9 @@ class ExactResult:
         to a relative tolerance of about 1e-6.
     start
         What the dynamic program found first; its plan is the first incumbent.
+    conflict
+        A minimal set of requirements that no plan keeps, when `infeasible`;
+        None if the time limit or an interrupt came before it was found.
     cells, cells_pruned, cells_solved, nodes
         Cells of the family, how many of them a closed-form bound settled, how
         many programs were run, and their branch-and-bound nodes.
@@ -117,6 +123,7 @@ class ExactResult:
     cells_solved: int
     nodes: int
     wall_s: float
+    conflict: Conflict | None = None
 
     @property
     def gap(self) -> float | None:
@@ -168,7 +175,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     costs = Costs(problem)
     source = cell_source(costs)
     found = search(source, progress)
-    plan = evaluation = diagnosis = None
+    plan = evaluation = diagnosis = conflict = None
     status: Status = found.status
     broken: list[Violation] = []
     if found.placement is not None and found.value_ps is not None:
@@ -176,7 +183,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         if broken:
             status = "relaxed" if status == "optimal" else status
     elif found.status == "infeasible":
-        diagnosis = diagnose(costs, source)
+        diagnosis, conflict = diagnose(costs, source), find_conflict(costs, source)
     return SolveResult(
         problem=problem,
         status=status,
@@ -189,6 +196,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         cells_pruned=found.cells_pruned,
         wall_s=time.perf_counter() - start,
         broken=tuple(broken),
+        conflict=conflict,
     )
 
 
@@ -281,6 +289,12 @@ def exact(
                 f"the integer program returned {found.placement}, which is illegal ({broken[0]}): "
                 "please report this problem file"
             )
+    conflict = start.conflict
+    if found.status == "infeasible" and conflict is None:
+        # The search has no rule for some constraint.
+        spent_s = time.perf_counter() - begin
+        left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
+        conflict = find_exact_conflict(costs, cell_source(costs), left_s)
     return ExactResult(
         problem=problem,
         family=found.family,
@@ -296,6 +310,7 @@ def exact(
         cells_solved=found.cells_solved,
         nodes=found.nodes,
         wall_s=time.perf_counter() - begin,
+        conflict=conflict,
     )
 
 

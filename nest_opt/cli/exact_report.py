@@ -1,6 +1,7 @@
 """What `exact` prints, and `verify --exact` besides."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -29,9 +30,8 @@ _WHY_NO_PLAN = {
 def exact_report(result: ExactResult, output: Path | None = None) -> Iterator[RenderableType]:
     """Yield the parts of the report on an exact search."""
     if result.status == "infeasible":
-        yield from infeasible_report(
-            result.start, failure(result.problem, result.start.diagnosis), None
-        )
+        same = replace(result.start, conflict=result.conflict)
+        yield from infeasible_report(same, failure(same))
     elif result.plan is None or result.evaluation is None:
         yield Text(_WHY_NO_PLAN[result.status], style="bold")
     else:
