@@ -25,7 +25,8 @@ ALLOWED = {
     "registry": {"errors", "problem", "plan", "dp", "milp"},
     "conflicts": {"errors", "problem", "plan", "dp", "milp"},
     "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp", "conflicts"},
-    "agreement": {"errors", "problem", "certify", "milp", "api", "registry"},
+    "shrink": {"errors", "problem"},
+    "agreement": {"errors", "problem", "certify", "milp", "api", "registry", "shrink"},
     "cli": {
         "errors",
         "problem",
