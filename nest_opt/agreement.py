@@ -1,7 +1,7 @@
 """Random small problems on which the faces of a user's constraint must agree."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,10 +10,9 @@ from nest_opt.certify.brute_force import brute_force
 from nest_opt.errors import ConsistencyError, InstanceError, SolverError
 from nest_opt.problem import Problem
 from nest_opt.problem.validation import build
-from nest_opt.registry import has_program_rows, is_registered
+from nest_opt.registry import Parameters, has_program_rows, is_registered, registered_parameters
 from nest_opt.shrink import shrink
 
-Parameters = Callable[[random.Random, Problem], Mapping[str, Any]]
 Face = Literal["search", "program"]
 
 
@@ -69,7 +68,11 @@ class CrosscheckResult:
 
 
 def crosscheck(
-    name: str, parameters: Parameters, count: int = 200, seed: int = 0
+    name: str,
+    parameters: Parameters | None = None,
+    count: int = 200,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> CrosscheckResult:
     """Compare search, brute force and program (if it has rows) under a registered constraint.
 
@@ -80,21 +83,32 @@ def crosscheck(
     parameters
         Called with (source of randomness, problem), returns the parameters of
         the constraint for that problem. Make them bind about half of the time.
+        By default those that the constraint was registered with.
     count, seed
         How many problems, and from which seed on.
+    progress
+        Called with (problems compared, problems).
 
     Raises
     ------
     InstanceError
-        If the name is not registered, or parameters are refused.
+        If the name is not registered, or parameters are missing or refused.
     """
     if not is_registered(name):
         raise InstanceError(
             f"crosscheck: found the name {name!r}, a registered one is needed: call register first"
         )
+    parameters = parameters or registered_parameters(name)
+    if parameters is None:
+        raise InstanceError(
+            f"crosscheck: found no parameters for {name!r}, a function that draws some is needed: "
+            "pass it here, or as register(..., parameters=...)"
+        )
     feasible = binding = relaxed = 0
     found: list[Disagreement] = []
     for number in range(seed, seed + count):
+        if progress:
+            progress(number - seed, count)
         rng = random.Random(number)
         free = build(Problem, _random_data(rng, number), f"seed {number}")
         entry = {"type": "user", "name": name, "parameters": dict(parameters(rng, free))}

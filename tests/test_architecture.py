@@ -38,6 +38,8 @@ ALLOWED = {
         "dp",
         "milp",
         "conflicts",
+        "registry",
+        "agreement",
     },
 }
 

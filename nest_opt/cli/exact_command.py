@@ -9,6 +9,7 @@ import click
 
 from nest_opt.cli.group import EXIT_NO, json_option
 from nest_opt.cli.number_types import factor
+from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
     from nest_opt.api import ExactResult
@@ -50,6 +51,7 @@ time_limit_option = click.option(
 @click.option(
     "-o", "--output", metavar="PLAN", type=click.Path(path_type=Path), help="Write the plan here."
 )
+@register_option
 @json_option
 def exact_command(
     problem_path: Path,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from nest_opt.cli.group import ChoiceGroup, json_option
+from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
@@ -52,6 +53,7 @@ def _command(file_format: Literal["lp", "mps"], summary: str) -> click.Command:
         help="The cell, by keys of --fix, as in dp=2,pp=4; among several, and without it, the one "
         "of the least closed-form bound.",
     )
+    @register_option
     @json_option
     def run(problem_path: Path, output: Path, cell: str | None, as_json: bool) -> int:
         formulation = _write(file_format, problem_path, output, cell)

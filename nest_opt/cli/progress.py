@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from nest_opt.cli.console import make_console
 from nest_opt.cli.units import seconds_text
@@ -17,8 +17,8 @@ SILENT_S = 2.0
 REFRESH_S = 0.1
 
 
-class SearchProgress:
-    """The progress callback of a search: a bar, once the search has taken a while.
+class _Bar:
+    """A bar on standard error, once the work has taken a while.
 
     Parameters
     ----------
@@ -39,38 +39,37 @@ class SearchProgress:
         self._next_s = clock() + SILENT_S
         self._bar: tuple[Progress, TaskID] | None = None
 
-    def __call__(self, done: int, total: int, best_ps: int | None) -> None:
+    def _draw(self, done: int, total: int, work: str, note: str) -> None:
         """Draw, unless it is too early or nobody looks."""
         if self._console is None or self._clock() < self._next_s:
             return
         self._next_s = self._clock() + REFRESH_S
-        best = "no plan yet" if best_ps is None else f"best so far {seconds_text(best_ps)}"
         if self._bar is None:
-            self._bar = self._start(self._console, done, total, best)
+            self._bar = self._start(self._console, done, total, work, note)
         bar, task = self._bar
-        bar.update(task, completed=done, total=total, best=best)
+        bar.update(task, completed=done, total=total, work=work, note=note)
 
     def _start(
-        self, console: "Console", done: int, total: int, best: str
+        self, console: "Console", done: int, total: int, work: str, note: str
     ) -> "tuple[Progress, TaskID]":
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         # Standard output belongs to the result, so it is not redirected.
         bar = Progress(
-            TextColumn("searching"),
+            TextColumn("{task.fields[work]}"),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[best]}; Ctrl-C ends"),
+            TextColumn("{task.fields[note]}Ctrl-C ends"),
             console=console,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        task = bar.add_task("search", completed=done, total=total, best=best)
+        task = bar.add_task("work", completed=done, total=total, work=work, note=note)
         bar.start()
         return bar, task
 
-    def __enter__(self) -> "SearchProgress":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -82,3 +81,24 @@ class SearchProgress:
         """Clear the bar."""
         if self._bar is not None:
             self._bar[0].stop()
+
+
+class SearchProgress(_Bar):
+    """The progress callback of a search."""
+
+    def __call__(self, done: int, total: int, best_ps: int | None) -> None:
+        """Draw how far the search is, and its best value so far."""
+        best = "no plan yet" if best_ps is None else f"best so far {seconds_text(best_ps)}"
+        self._draw(done, total, "searching", f"{best}; ")
+
+
+class CountProgress(_Bar):
+    """The progress callback of work that is counted, and named."""
+
+    def __init__(self, work: str) -> None:
+        super().__init__()
+        self._work = work
+
+    def __call__(self, done: int, total: int) -> None:
+        """Draw how far the work is."""
+        self._draw(done, total, self._work, "")

@@ -8,6 +8,7 @@ import click
 
 from nest_opt.cli.exact_command import time_limit_option
 from nest_opt.cli.group import EXIT_NO, json_option
+from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
     from nest_opt.api import ExactResult, VerifyResult
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     help="Also give the plan's gap to the optimum of the aligned family.",
 )
 @time_limit_option
+@register_option
 @json_option
 def verify_command(
     plan_path: Path, with_exact: bool, time_limit_s: Fraction | None, as_json: bool
