@@ -13,6 +13,7 @@ from nest_opt.dp.sources import cell_source
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.family import outside
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
 from nest_opt.plan.rules import require_checkers
@@ -344,6 +345,27 @@ def _check_agreement(start: SolveResult, found: "ExactSearch") -> None:
             f"the integer program found {found.placement} at {found.value_ps} ps, of which the "
             f"dynamic program says that {claim}: please report this problem file"
         )
+
+
+def outside_family(verified: VerifyResult, optimum: ExactResult) -> str | None:
+    """Return what puts a legal plan outside the family that was searched; None for a member.
+
+    Raises
+    ------
+    ConsistencyError
+        If a member is better than the bound of the family: a defect.
+    """
+    plan, evaluation = verified.plan, verified.evaluation
+    found = outside(Costs(plan.problem), plan.placement())
+    if found is None and evaluation is not None:
+        bound = optimum.bound_ps
+        if bound is None or evaluation.value_ps < bound:
+            claim = "none exists" if bound is None else f"none is below {bound} ps"
+            raise ConsistencyError(
+                f"the plan, a member of the {optimum.family} family, takes {evaluation.value_ps} "
+                f"ps, of whose plans the exact search says that {claim}: please report this plan"
+            )
+    return found
 
 
 def verify(plan: Plan) -> VerifyResult:

@@ -776,7 +776,10 @@ def test_wrong_files_get_clear_messages(problem_path: Path, plan_path: Path) -> 
         (("show", unknown), "stages[0]: names layer 'nobody'"),
         (("solve",), "Missing argument 'PROBLEM'"),
         (("solve", problem_path, "--nope"), "No such option"),
-        (("dissolve",), "found command 'dissolve', one of these is needed: crosscheck, exact, export"),
+        (
+            ("dissolve",),
+            "found command 'dissolve', one of these is needed: crosscheck, exact, export",
+        ),
     ):
         plain, as_json = run(*arguments), run(*arguments, "--json")
         assert plain.exit_code == as_json.exit_code == 2

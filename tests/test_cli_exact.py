@@ -2,18 +2,15 @@
 
 import json
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
 from cli_running import run, run_json, write
-from rich.console import Console
 from test_cli import RUN_MAIN, start
 
 from nest_opt import exact, solve, verify
-from nest_opt.cli.exact_report import optimum_report
+from nest_opt.api import outside_family
 from nest_opt.cli.fix import fix
-from nest_opt.cli.json_exact import optimum_json
 from nest_opt.cli.progress import SearchProgress
 from nest_opt.errors import ConsistencyError
 from nest_opt.milp.cells import aligned_cells
@@ -229,23 +226,36 @@ def test_verify_exact_gives_the_gap_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_plan_outside_the_family_may_be_faster(tmp_path: Path) -> None:
-    """A plan below the bound has a negative gap, and the text says that it is not of the family."""
+    """A plan below the bound has a negative gap; what puts it outside the family is said."""
     path = tmp_path / "plan.json"
     run("solve", HOPS, "-o", path)
-    result = verify(read_plan(path))
-    assert result.evaluation is not None
-    slow = exact(fix(read_problem(HOPS), {"dp": (1,)}))
-    assert slow.bound_ps is not None
-    about = optimum_json(result, slow)
-    assert about is not None
-    value = result.evaluation.value_ps
-    assert about["plan_gap"] == pytest.approx((value - slow.bound_ps) / value, rel=1e-12)
-    assert about["plan_gap"] < 0
-    texts = Console(file=StringIO(), width=200)
-    for part in optimum_report(result, slow):
-        texts.print(part)
-    assert isinstance(texts.file, StringIO)
-    assert "so it is none of them" in texts.file.getvalue()
+    data = json.loads(path.read_text())
+    data["problem"]["search"] = {"order": ["dp-inner"]}
+    write(path, data)
+    about = run_json("verify", path, "--exact")
+    value, bound = int(about["objective"]["value_ps"]), int(about["exact"]["bound_ps"])
+    assert about["exact"]["outside"] == "order pp-inner, pitch 2"
+    assert about["exact"]["plan_gap"] == pytest.approx((value - bound) / value, rel=1e-12)
+    assert about["exact"]["plan_gap"] < 0
+    text = run("verify", path, "--exact").stdout
+    assert "faster than every plan of the aligned family" in text
+    assert "outside the aligned family: order pp-inner, pitch 2" in text
+
+
+def test_a_member_below_the_bound_is_a_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of the family that is better than its bound is told of as one, with exit code 3."""
+    path = tmp_path / "plan.json"
+    run("solve", HOPS, "-o", path)
+    optimum = exact(read_problem(HOPS))
+    assert optimum.bound_ps is not None
+    assert outside_family(verify(read_plan(path)), optimum) is None
+    wrong = replace(optimum, bound_ps=optimum.bound_ps + 1)
+    monkeypatch.setattr("nest_opt.api.exact", lambda *_, **__: wrong)
+    result = run("verify", path, "--exact")
+    assert result.exit_code == 3
+    assert f"none is below {optimum.bound_ps + 1} ps" in result.stderr
 
 
 def test_verify_exact_of_an_illegal_plan(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from nest_opt.api import ExactResult, VerifyResult
+from nest_opt.api import ExactResult, VerifyResult, outside_family
 from nest_opt.cli.explain import failure
 from nest_opt.cli.solve_report import headline, infeasible_report
 from nest_opt.cli.stage_table import degree_facts, facts, speed_facts, stage_table
@@ -49,7 +49,11 @@ def optimum_report(verified: VerifyResult, result: ExactResult | None) -> Iterat
     if result is None or verified.evaluation is None:
         yield facts({"optimum": "not searched: the plan is not legal, so it has no gap"})
         return
-    rows = {"gap": _plan_gap_text(verified.evaluation.value_ps, result.bound_ps)}
+    found = outside_family(verified, result)
+    rows = {
+        "gap": _plan_gap_text(verified.evaluation.value_ps, result.bound_ps),
+        "family": "a member" if found is None else f"outside the {result.family} family: {found}",
+    }
     rows["optimum"] = _optimum_text(result)
     rows["solve"] = _start_text(result)
     rows["bound"] = "none" if result.bound_ps is None else seconds_text(result.bound_ps)
@@ -79,9 +83,7 @@ def _plan_gap_text(value_ps: int, bound_ps: int | None) -> str:
     if gap is None:
         return "none: the aligned family has no plan"
     if gap < 0:
-        return (
-            f"{gap_text(gap)}: faster than every plan of the aligned family, so it is none of them"
-        )
+        return f"{gap_text(gap)}: faster than every plan of the aligned family"
     if gap == 0:
         return "0%: no plan of the aligned family is faster"
     return f"at most {gap_text(gap)} of its time could be saved within the aligned family"

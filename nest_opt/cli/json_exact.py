@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nest_opt.api import ExactResult, VerifyResult
+from nest_opt.api import ExactResult, VerifyResult, outside_family
 from nest_opt.cli.explain import failure
 from nest_opt.cli.json_output import Object, diagnosis_json, solve_json, time_json
 from nest_opt.cli.value import gap_above
@@ -50,6 +50,7 @@ def optimum_json(verified: VerifyResult, result: ExactResult | None) -> Object |
         return None
     return {
         "family": result.family,
+        "outside": outside_family(verified, result),
         "status": result.status,
         "dynamic_program": dynamic_program_json(result),
         **_value(result.evaluation),

@@ -21,7 +21,8 @@ from nest_opt.milp.extract import confirm, overfull_stages, rounded
 from nest_opt.milp.memory import forbid_overfull
 from nest_opt.milp.result import ExactSearch, SearchTimes, Status
 from nest_opt.plan.check import check
-from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, placement_cell
+from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.family import outside
 from nest_opt.plan.placement import Cell, Placement
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.options import SolverOptions
@@ -153,17 +154,15 @@ class _Search:
 
     def _take_start(self, start: Placement) -> None:
         """Take a legal placement of the family as incumbent."""
-        cell = placement_cell(self._costs.problem, start)
         evaluation = evaluate(self._costs, start)
         violations = check(self._costs, start, evaluation)
         if violations:
             raise PlanError(f"start: the placement is illegal ({violations[0]})")
-        family = aligned_cells(self._costs)
-        if not any(_same(cell, other) for other in family):
+        found = outside(self._costs, start)
+        if found:
             # Its value would not be one of the family, and the bound would be wrong.
             raise PlanError(
-                f"start: found order {start.order}, pitch {start.pitch}, dp {start.replicas}, "
-                f"{start.configuration}, which is no cell of the search space: "
+                f"start: found {found}, which is outside the search space: "
                 "start from a plan of the aligned family"
             )
         self._incumbent = start, evaluation
@@ -313,16 +312,4 @@ def _place(cell: Cell) -> tuple[object, ...]:
         cell.configuration,
         device_map.order != "pp-inner",
         device_map.pitch,
-    )
-
-
-def _same(left: Cell, right: Cell) -> bool:
-    """Whether two cells have the same degrees and put every block on the same devices."""
-    shape = [
-        (cell.pair, cell.device_map.replicas, cell.device_map.stages) for cell in (left, right)
-    ]
-    return shape[0] == shape[1] and all(
-        left.device_map.block_start(replica, stage) == right.device_map.block_start(replica, stage)
-        for replica in range(left.device_map.replicas)
-        for stage in range(left.device_map.stages)
     )
