@@ -197,6 +197,49 @@ def test_interruption_between_the_searches(monkeypatch: pytest.MonkeyPatch) -> N
     assert (result.bound_ps, result.bound_vouched_by) == (result.start.bound_ps, "dynamic program")
 
 
+# Problems that are derived
+
+DERIVED = (
+    *("--model", "bert-large", "--cluster", "dgx-h100", "--devices", "4"),
+    *("--global-batch", "8", "--seq-len", "512", "--microbatch", "1"),
+)
+
+
+def test_a_derived_problem_is_that_of_new(tmp_path: Path) -> None:
+    """`exact` and `export` take the options of `new` in place of its file, with equal results."""
+    path = tmp_path / "problem.json"
+    run("new", *DERIVED, "-o", path)
+    fixed = ("--fix", "pp=1", "--fix", "tp=1,2")
+    found, expected = run_json("exact", *DERIVED, *fixed), run_json("exact", path, *fixed)
+    assert found["derived_from"]["model"]["name"] == "bert-large"
+    assert "derived_from" not in expected
+    assert (found["status"], found["bound_ps"]) == ("optimal", expected["bound_ps"])
+    assert found["plan"] == expected["plan"]
+    assert "bert-large (bert): 24 blocks" in run("exact", *DERIVED, *fixed).stdout
+    for source, name in ((DERIVED, "derived.lp"), ((path,), "file.lp")):
+        run("export", "lp", *source, "-o", tmp_path / name, "--cell", "pp=2")
+    assert (tmp_path / "derived.lp").read_text() == (tmp_path / "file.lp").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((HOPS, *DERIVED), "found a problem file and --model"),
+        ((), "Missing argument 'PROBLEM'"),
+        (DERIVED[:4], "--devices: found nothing, a number of devices is needed"),
+        ((*DERIVED, "--smallest"), "No such option '--smallest'"),
+    ],
+)
+@pytest.mark.parametrize("command", [("exact",), ("export", "lp", "-o", "never-written.lp")])
+def test_sources_that_are_refused(
+    command: tuple[str, ...], arguments: tuple[object, ...], told: str
+) -> None:
+    """File and options together, or neither, are refused, as are missing and unknown options."""
+    result = run(*command, *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
 # verify --exact
 
 

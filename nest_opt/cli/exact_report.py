@@ -1,8 +1,9 @@
 """What `exact` prints, and `verify --exact` besides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -27,8 +28,12 @@ _WHY_NO_PLAN = {
 }
 
 
-def exact_report(result: ExactResult, output: Path | None = None) -> Iterator[RenderableType]:
-    """Yield the parts of the report on an exact search."""
+def exact_report(
+    result: ExactResult,
+    output: Path | None = None,
+    about: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[RenderableType]:
+    """Yield the parts of the report on an exact search; `about` are rows on the problem."""
     if result.status == "infeasible":
         same = replace(result.start, conflict=result.conflict)
         yield from infeasible_report(same, failure(same))
@@ -36,7 +41,7 @@ def exact_report(result: ExactResult, output: Path | None = None) -> Iterator[Re
         yield Text(_WHY_NO_PLAN[result.status], style="bold")
     else:
         yield from _found(result, result.plan, result.evaluation)
-    last = {"proof by": _voucher_text(result), "solve": _start_text(result)}
+    last = {**about, "proof by": _voucher_text(result), "solve": _start_text(result)}
     last["search"] = _search_text(result)
     if output and result.plan:
         last["written"] = str(output)

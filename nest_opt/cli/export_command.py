@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from nest_opt.cli.group import ChoiceGroup, json_option
+from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
+from nest_opt.cli.request_options import Asked
 
 if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
@@ -25,7 +27,7 @@ class _FormatGroup(ChoiceGroup):
     "export",
     cls=_FormatGroup,
     invoke_without_command=True,
-    subcommand_metavar="FORMAT PROBLEM [OPTIONS]",
+    subcommand_metavar="FORMAT [PROBLEM] [OPTIONS]",
 )
 @click.pass_context
 def export_command(ctx: click.Context) -> None:
@@ -38,7 +40,7 @@ def _command(file_format: Literal["lp", "mps"], summary: str) -> click.Command:
     """Return the command that writes one format."""
 
     @click.command(file_format, help=summary)
-    @click.argument("problem_path", metavar="PROBLEM", type=click.Path(path_type=Path))
+    @problem_options
     @click.option(
         "-o",
         "--output",
@@ -55,8 +57,10 @@ def _command(file_format: Literal["lp", "mps"], summary: str) -> click.Command:
     )
     @register_option
     @json_option
-    def run(problem_path: Path, output: Path, cell: str | None, as_json: bool) -> int:
-        formulation = _write(file_format, problem_path, output, cell)
+    def run(
+        problem_path: Path | None, asked: Asked, output: Path, cell: str | None, as_json: bool
+    ) -> int:
+        formulation = _write(file_format, problem_path, asked, output, cell)
         if as_json:
             from nest_opt.cli.json_output import print_json
 
@@ -69,7 +73,11 @@ def _command(file_format: Literal["lp", "mps"], summary: str) -> click.Command:
 
 
 def _write(
-    file_format: Literal["lp", "mps"], problem_path: Path, output: Path, cell: str | None
+    file_format: Literal["lp", "mps"],
+    problem_path: Path | None,
+    asked: Asked,
+    output: Path,
+    cell: str | None,
 ) -> "Formulation":
     from tempfile import TemporaryDirectory
 
@@ -77,11 +85,11 @@ def _write(
     from nest_opt.cli.output_files import check_output, write_text
     from nest_opt.milp.export import export, first_cell
     from nest_opt.plan.evaluate import Costs
-    from nest_opt.problem.files import read_problem
 
     wanted = parse_fixes(cell.split(",") if cell is not None else (), "--cell")
-    check_output(output, problem_path)
-    costs = Costs(fix(read_problem(problem_path), wanted, "--cell"))
+    check_source(problem_path, asked)
+    check_output(output, problem_path or asked.model_path)
+    costs = Costs(fix(read_source(problem_path, asked).problem, wanted, "--cell"))
     chosen = first_cell(costs)
     # Pyomo tells the format by itself only from some names, and leaves half a file on failure.
     with TemporaryDirectory() as folder:
