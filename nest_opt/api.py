@@ -22,6 +22,7 @@ from nest_opt.problem import Problem
 
 Status = Literal["optimal", "relaxed", "infeasible", "interrupted"]
 if TYPE_CHECKING:
+    from nest_opt.milp.exact import Watch
     from nest_opt.milp.result import ExactSearch
 
 Progress = Callable[[int, int, int | None], None]
@@ -235,6 +236,7 @@ def exact(
     time_limit_s: float | None = None,
     gap: float = 0.0,
     progress: Progress | None = None,
+    watch: "Watch | None" = None,
 ) -> ExactResult:
     """Find the best plan of the aligned family by integer programs, and hold `solve` against it.
 
@@ -249,7 +251,10 @@ def exact(
         Share of the value by which the plan may be above the bound.
     progress
         Called with (steps done, steps, best value in ps or None), first with
-        the dynamic program's groups of cells and then with cells.
+        the dynamic program's groups of cells, then with cells that are bounded,
+        then with cells that are settled.
+    watch
+        Called with a `ProgramProgress` about once a second while HiGHS runs.
 
     Raises
     ------
@@ -277,7 +282,12 @@ def exact(
     placement = start.plan.placement() if start.plan else None
     try:
         found = programs.exact(
-            problem, start=placement, time_limit_s=left_s, gap=gap, progress=progress
+            problem,
+            start=placement,
+            time_limit_s=left_s,
+            gap=gap,
+            progress=progress,
+            watch=watch,
         )
     except KeyboardInterrupt:
         return _interrupted(start)

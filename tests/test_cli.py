@@ -35,6 +35,7 @@ from nest_opt.cli.units import (
 )
 from nest_opt.cli.value import objective_terms, sequences_per_s
 from nest_opt.errors import ConsistencyError, InstanceError, NestOptError, PlanError
+from nest_opt.milp.result import ProgramProgress
 from nest_opt.plan.files import read_plan
 from nest_opt.plan.placement import DeviceMap
 from nest_opt.problem.files import read_problem, to_json_text
@@ -432,6 +433,21 @@ def test_progress_shows_the_best_so_far_once_it_takes_long() -> None:
     assert "no plan yet" in text.getvalue()
     assert "best so far 5 s" in text.getvalue()
     assert "4/10" in text.getvalue()
+
+
+def test_progress_shows_bound_and_gap_of_a_running_program() -> None:
+    """While a program runs, the bar keeps its counts and shows value, bound, gap and seconds."""
+    text, clock = StringIO(), Clock()
+    with SearchProgress(Console(file=text, force_terminal=True, width=120), clock) as progress:
+        progress(3, 10, None)
+        clock.now_s = 3
+        progress.program(ProgramProgress(None, 4 * 10**12, 0, 1.0))
+        assert "no plan yet, bound 4 s;" in text.getvalue()
+        clock.now_s = 4
+        progress.program(ProgramProgress(5 * 10**12, 4 * 10**12, 7, 12.3))
+    assert "program, 12 s" in text.getvalue()
+    assert "3/10" in text.getvalue()
+    assert "best so far 5 s, gap 20.0%, bound 4 s" in text.getvalue()
 
 
 def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 from cli_running import run, run_json, write
+from random_instances import random_problem
 from test_cli import RUN_MAIN, start
 
-from nest_opt import exact, solve, verify
+from nest_opt import InstanceError, exact, solve, verify
 from nest_opt.api import outside_family
 from nest_opt.cli.fix import fix
 from nest_opt.cli.progress import SearchProgress
 from nest_opt.errors import ConsistencyError
+from nest_opt.milp import exact as programs
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.export import export
-from nest_opt.milp.result import ExactSearch
+from nest_opt.milp.result import ExactSearch, ProgramProgress
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.files import read_plan
 from nest_opt.problem.files import read_problem
@@ -195,6 +197,38 @@ def test_interruption_between_the_searches(monkeypatch: pytest.MonkeyPatch) -> N
     assert result.status == "interrupted"
     assert result.plan == result.start.plan
     assert (result.bound_ps, result.bound_vouched_by) == (result.start.bound_ps, "dynamic program")
+
+
+def test_a_running_program_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While programs run, the bound told is never above the optimum, the value never below."""
+    monkeypatch.setattr("nest_opt.solver.highs.REPORT_S", 0.0)
+    told = 0
+    for seed in range(25):
+        seen: list[ProgramProgress] = []
+        try:
+            best = programs.exact(random_problem(seed), watch=seen.append).value_ps
+        except InstanceError:
+            continue
+        told += len(seen)
+        for each in seen:
+            assert best is None or each.bound_ps <= best
+            # As the solver has it, with its tolerance.
+            assert each.value_ps is None or best is None or each.value_ps >= best * (1 - 1e-6)
+    assert told >= 10
+
+
+def test_cells_that_are_bounded_are_counted() -> None:
+    """Progress counts the cells while they are bounded, then those settled, of the same number."""
+    seen: list[tuple[int, int]] = []
+    found = programs.exact(
+        read_problem(HOPS), progress=lambda done, cells, _: seen.append((done, cells))
+    )
+    assert {cells for _, cells in seen} == {found.cells}
+    done = [done for done, _ in seen]
+    assert done[: found.cells] == list(range(found.cells))
+    settled = done[found.cells :]
+    assert len(settled) == found.cells_solved
+    assert settled == sorted(settled)
 
 
 # Problems that are derived

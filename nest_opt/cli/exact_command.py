@@ -132,7 +132,13 @@ def _search(
     source = read_source(problem_path, asked)
     problem = fix(source.problem, wanted)
     with SearchProgress() as progress:
-        result = api.exact(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
+        result = api.exact(
+            problem,
+            time_limit_s=time_limit_s,
+            gap=gap,
+            progress=progress,
+            watch=progress.program,
+        )
     if output and result.plan:
         write_text(output, files.to_json_text(result.plan))
     return result, source.derived

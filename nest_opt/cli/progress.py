@@ -1,17 +1,20 @@
 """Progress of a search, on standard error, for someone who waits at a terminal."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 from nest_opt.cli.console import make_console
-from nest_opt.cli.units import seconds_text
+from nest_opt.cli.units import gap_text, seconds_text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+
+    from nest_opt.milp.result import ProgramProgress
 
 SILENT_S = 2.0
 REFRESH_S = 0.1
@@ -33,8 +36,11 @@ class _Bar:
         self, console: "Console | None" = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._console = console
+        self._file: TextIO | None = None
         if console is None and sys.stderr.isatty():
-            self._console = make_console(stderr=True)
+            # Pyomo takes standard error away, down to the descriptor, while HiGHS runs.
+            self._file = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding)
+            self._console = make_console(self._file)
         self._clock = clock
         self._next_s = clock() + SILENT_S
         self._bar: tuple[Progress, TaskID] | None = None
@@ -81,15 +87,32 @@ class _Bar:
         """Clear the bar."""
         if self._bar is not None:
             self._bar[0].stop()
+        if self._file is not None:
+            self._file.close()
 
 
 class SearchProgress(_Bar):
-    """The progress callback of a search."""
+    """The progress callbacks of a search."""
+
+    _steps = (0, 1)
 
     def __call__(self, done: int, total: int, best_ps: int | None) -> None:
         """Draw how far the search is, and its best value so far."""
-        best = "no plan yet" if best_ps is None else f"best so far {seconds_text(best_ps)}"
-        self._draw(done, total, "searching", f"{best}; ")
+        self._steps = (done, total)
+        self._draw(done, total, "searching", f"{_best(best_ps)}; ")
+
+    def program(self, progress: "ProgramProgress") -> None:
+        """Draw, while the program of a cell runs, value, bound and gap so far."""
+        gap = ""
+        if progress.value_ps:
+            gap = f", gap {gap_text((progress.value_ps - progress.bound_ps) / progress.value_ps)}"
+        # A narrow terminal cuts the end off.
+        note = f"{_best(progress.value_ps)}{gap}, bound {seconds_text(progress.bound_ps)}; "
+        self._draw(*self._steps, f"program, {progress.elapsed_s:.0f} s", note)
+
+
+def _best(value_ps: int | None) -> str:
+    return "no plan yet" if value_ps is None else f"best so far {seconds_text(value_ps)}"
 
 
 class CountProgress(_Bar):

@@ -59,7 +59,12 @@ def _optimum(result: "VerifyResult", time_limit_s: float | None) -> "ExactResult
     from nest_opt.cli.progress import SearchProgress
 
     with SearchProgress() as progress:
-        return api.exact(result.plan.problem, time_limit_s=time_limit_s, progress=progress)
+        return api.exact(
+            result.plan.problem,
+            time_limit_s=time_limit_s,
+            progress=progress,
+            watch=progress.program,
+        )
 
 
 def _print_json(result: "VerifyResult", optimum: "ExactResult | None", with_exact: bool) -> None:
