@@ -8,7 +8,6 @@ and exits with 1. A seed in 10 asks for the artifact's cost model.
 """
 
 import argparse
-import json
 import multiprocessing
 import sys
 import time
@@ -28,10 +27,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 from agreement import Comparison, compare  # noqa: E402
 from plan_features import plan_features, problem_features  # noqa: E402
 from random_instances import random_artifact_data, random_data  # noqa: E402
-from shrinking import shrink  # noqa: E402
 
-from nest_opt import InstanceError  # noqa: E402
+from nest_opt import InstanceError, Problem  # noqa: E402
 from nest_opt.plan.evaluate import Costs, evaluate  # noqa: E402
+from nest_opt.problem.files import to_json_data, to_json_text  # noqa: E402
+from nest_opt.problem.validation import build  # noqa: E402
+from nest_opt.shrink import shrink  # noqa: E402
 
 ARTIFACT_EVERY = 10
 WRITTEN_FAILURES = 5
@@ -89,10 +90,10 @@ def _covered(seed: int, comparison: Comparison) -> Outcome:
     )
 
 
-def disagrees(data: dict[str, Any]) -> bool:
-    """Whether a valid problem shows a disagreement, or anything else is raised."""
+def disagrees(problem: Problem) -> bool:
+    """Whether a problem shows a disagreement, or anything else is raised."""
     try:
-        return compare(data).difference is not None
+        return compare(to_json_data(problem)).difference is not None
     except InstanceError:
         return False
     except Exception:  # As in check_seed.
@@ -102,7 +103,8 @@ def disagrees(data: dict[str, Any]) -> bool:
 def write_smallest(seed: int, folder: Path) -> Path:
     """Shrink the problem of a seed while it disagrees, and write it."""
     path = folder / f"crosscheck-seed-{seed}.json"
-    path.write_text(json.dumps(shrink(data_of(seed), disagrees), indent=1) + "\n")
+    problem = build(Problem, data_of(seed), f"seed {seed}")
+    path.write_text(to_json_text(shrink(problem, disagrees)))
     return path
 
 

@@ -1,26 +1,44 @@
 """Random small problems on which the faces of a user's constraint must agree."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from nest_opt.api import SolveResult, solve
 from nest_opt.certify.brute_force import brute_force
-from nest_opt.errors import ConsistencyError, InstanceError
+from nest_opt.errors import ConsistencyError, InstanceError, SolverError
 from nest_opt.problem import Problem
 from nest_opt.problem.validation import build
-from nest_opt.registry import has_program_rows, is_registered
+from nest_opt.registry import Parameters, has_program_rows, is_registered, registered_parameters
+from nest_opt.shrink import shrink
 
-Parameters = Callable[[random.Random, Problem], Mapping[str, Any]]
+Face = Literal["search", "program"]
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A problem, and what each face found: values in ps, None for no plan."""
+    """A problem on which a face of a constraint differs from brute force.
 
+    Attributes
+    ----------
+    face
+        `search` (the rule, or the bound without one) or `program` (the rows).
+    problem
+        The problem.
+    told
+        What each found: values in ps, None for no plan.
+    original
+        The problem that this one was shrunk from; None if it was not shrunk.
+    """
+
+    face: Face
     problem: Problem
     told: str
+    original: Problem | None = None
+
+    def __str__(self) -> str:
+        return f"{self.problem.name}: {self.told}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +55,9 @@ class CrosscheckResult:
     relaxed
         Problems that the search, without a rule, left with a bound alone.
     disagreements
-        Where the faces differ, the problem of the fewest layers and devices first.
+        Where a face differs from brute force, the problem of the fewest layers
+        and devices first. Of each face the first is shrunk: no layer, device,
+        degree or constraint fewer, and no plainer number, still disagrees.
     """
 
     problems: int
@@ -48,7 +68,11 @@ class CrosscheckResult:
 
 
 def crosscheck(
-    name: str, parameters: Parameters, count: int = 200, seed: int = 0
+    name: str,
+    parameters: Parameters | None = None,
+    count: int = 200,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> CrosscheckResult:
     """Compare search, brute force and program (if it has rows) under a registered constraint.
 
@@ -59,21 +83,32 @@ def crosscheck(
     parameters
         Called with (source of randomness, problem), returns the parameters of
         the constraint for that problem. Make them bind about half of the time.
+        By default those that the constraint was registered with.
     count, seed
         How many problems, and from which seed on.
+    progress
+        Called with (problems compared, problems).
 
     Raises
     ------
     InstanceError
-        If the name is not registered, or parameters are refused.
+        If the name is not registered, or parameters are missing or refused.
     """
     if not is_registered(name):
         raise InstanceError(
             f"crosscheck: found the name {name!r}, a registered one is needed: call register first"
         )
+    parameters = parameters or registered_parameters(name)
+    if parameters is None:
+        raise InstanceError(
+            f"crosscheck: found no parameters for {name!r}, a function that draws some is needed: "
+            "pass it here, or as register(..., parameters=...)"
+        )
     feasible = binding = relaxed = 0
     found: list[Disagreement] = []
     for number in range(seed, seed + count):
+        if progress:
+            progress(number - seed, count)
         rng = random.Random(number)
         free = build(Problem, _random_data(rng, number), f"seed {number}")
         entry = {"type": "user", "name": name, "parameters": dict(parameters(rng, free))}
@@ -81,37 +116,83 @@ def crosscheck(
         best = brute_force(problem)
         feasible += best.value_ps is not None
         binding += best.placement != brute_force(free).placement
+        status, differences = _compared(problem, best.value_ps)
+        relaxed += status == "relaxed"
+        found += [Disagreement(face, problem, told) for face, told in differences.items()]
+    return CrosscheckResult(count, feasible, binding, relaxed, tuple(_shrunk(found)))
+
+
+def _shrunk(found: list[Disagreement]) -> list[Disagreement]:
+    """Return disagreements, the smallest first; the first of each face shrunk."""
+    found = sorted(found, key=_size)
+    for face in get_args(Face):
+        place = next((place for place, each in enumerate(found) if each.face == face), None)
+        if place is not None:
+            found[place] = _smallest(found[place])
+    return sorted(found, key=_size)
+
+
+def _size(disagreement: Disagreement) -> tuple[int, int, bool]:
+    problem = disagreement.problem
+    not_shrunk = disagreement.original is None
+    return len(problem.model.ids), problem.cluster.device_count, not_shrunk
+
+
+def _smallest(disagreement: Disagreement) -> Disagreement:
+    """Shrink a problem while the same face disagrees."""
+    face, original = disagreement.face, disagreement.problem
+
+    def told(problem: Problem) -> str | None:
+        return _compared(problem, brute_force(problem).value_ps)[1].get(face)
+
+    def holds(problem: Problem) -> bool:
         try:
-            result = solve(problem)
-            relaxed += result.status == "relaxed"
-            told = _difference(problem, result, best.value_ps)
-        except ConsistencyError as error:
-            # A rule that lets through what the checker refuses.
-            told = str(error)
-        if told:
-            found.append(Disagreement(problem, f"seed {number}: {told}"))
-    found.sort(key=lambda d: (len(d.problem.model.ids), d.problem.cluster.device_count))
-    return CrosscheckResult(count, feasible, binding, relaxed, tuple(found))
+            return told(problem) is not None
+        except InstanceError:
+            raise
+        except Exception:  # Faces may fail in any way on what they were not written for.
+            return False
+
+    problem = shrink(original, holds)
+    return Disagreement(face, problem, told(problem) or disagreement.told, original)
 
 
-def _difference(problem: Problem, result: SolveResult, value_ps: int | None) -> str | None:
-    """Return how search or program differ from brute force, None if they do not."""
-    if result.status == "relaxed":
-        # The best plan without the constraint is a bound, and no more.
-        if value_ps is not None and (result.bound_ps is None or result.bound_ps > value_ps):
-            return f"brute force {value_ps}, bound of the relaxed search {result.bound_ps}"
-    else:
-        searched = None if result.evaluation is None else result.evaluation.value_ps
-        if searched != value_ps:
-            return f"brute force {value_ps}, search {searched}"
+def _compared(problem: Problem, value_ps: int | None) -> tuple[str | None, dict[Face, str]]:
+    """Return the search's status, and by face how it differs from brute force."""
+    differences: dict[Face, str] = {}
+    status = None
+    try:
+        result = solve(problem)
+        status = result.status
+        told = _search_difference(result, value_ps)
+    except ConsistencyError as error:
+        # A rule that lets through what the checker refuses.
+        told = str(error)
+    if told:
+        differences["search"] = told
     if has_program_rows(problem):
         # Only those who use the program wait for its libraries.
         from nest_opt.milp.exact import exact
 
-        exactly = exact(problem).value_ps
-        if exactly != value_ps:
-            return f"brute force {value_ps}, program {exactly}"
-    return None
+        try:
+            exactly = exact(problem).value_ps
+            if exactly != value_ps:
+                differences["program"] = f"brute force {value_ps}, program {exactly}"
+        except SolverError as error:
+            # Rows that let through what the checker refuses.
+            differences["program"] = str(error)
+    return status, differences
+
+
+def _search_difference(result: SolveResult, value_ps: int | None) -> str | None:
+    """Return how the search differs from brute force, None if it does not."""
+    if result.status == "relaxed":
+        # The best plan without the constraint is a bound, and no more.
+        if value_ps is not None and (result.bound_ps is None or result.bound_ps > value_ps):
+            return f"brute force {value_ps}, bound of the relaxed search {result.bound_ps}"
+        return None
+    searched = None if result.evaluation is None else result.evaluation.value_ps
+    return None if searched == value_ps else f"brute force {value_ps}, search {searched}"
 
 
 def _random_data(rng: random.Random, number: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
+from nest_opt.conflicts import Conflict, find_conflict, find_exact_conflict
 from nest_opt.dp.infeasible import Diagnosis, diagnose
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import search
@@ -13,6 +14,7 @@ from nest_opt.errors import ConsistencyError
 from nest_opt.graph_api import GraphExactResult, GraphVerifyResult, exact_graph, verify_graph
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.family import outside
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
@@ -22,6 +24,7 @@ from nest_opt.problem import Problem
 
 Status = Literal["optimal", "relaxed", "infeasible", "interrupted"]
 if TYPE_CHECKING:
+    from nest_opt.milp.exact import Watch
     from nest_opt.milp.result import ExactSearch
 
 Progress = Callable[[int, int, int | None], None]
@@ -42,8 +45,9 @@ class SolveResult:
         The plan and its independent evaluation.
     bound_ps
         No plan of the family has a lower objective.
-    diagnosis
-        Why there is no plan, when `infeasible`.
+    diagnosis, conflict
+        Why there is no plan, when `infeasible`: the closest placement and what
+        would make it fit; and a minimal set of requirements that no plan keeps.
     relaxed
         Constraints that the search had no rule for. An `optimal` plan keeps
         them: no plan is better even without them.
@@ -64,6 +68,7 @@ class SolveResult:
     cells_pruned: int
     wall_s: float
     broken: tuple[Violation, ...] = ()
+    conflict: Conflict | None = None
 
     @property
     def gap(self) -> float | None:
@@ -98,6 +103,9 @@ class ExactResult:
         to a relative tolerance of about 1e-6.
     start
         What the dynamic program found first; its plan is the first incumbent.
+    conflict
+        A minimal set of requirements that no plan keeps, when `infeasible`;
+        None if the time limit or an interrupt came before it was found.
     cells, cells_pruned, cells_solved, nodes
         Cells of the family, how many of them a closed-form bound settled, how
         many programs were run, and their branch-and-bound nodes.
@@ -119,6 +127,7 @@ class ExactResult:
     cells_solved: int
     nodes: int
     wall_s: float
+    conflict: Conflict | None = None
 
     @property
     def gap(self) -> float | None:
@@ -171,7 +180,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     costs = Costs(problem)
     source = cell_source(costs)
     found = search(source, progress)
-    plan = evaluation = diagnosis = None
+    plan = evaluation = diagnosis = conflict = None
     status: Status = found.status
     broken: list[Violation] = []
     if found.placement is not None and found.value_ps is not None:
@@ -179,7 +188,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         if broken:
             status = "relaxed" if status == "optimal" else status
     elif found.status == "infeasible":
-        diagnosis = diagnose(costs, source)
+        diagnosis, conflict = diagnose(costs, source), find_conflict(costs, source)
     return SolveResult(
         problem=problem,
         status=status,
@@ -192,6 +201,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         cells_pruned=found.cells_pruned,
         wall_s=time.perf_counter() - start,
         broken=tuple(broken),
+        conflict=conflict,
     )
 
 
@@ -229,15 +239,18 @@ def exact(
     time_limit_s: float | None = None,
     gap: float = 0.0,
     progress: Progress | None = None,
+    watch: "Watch | None" = None,
 ) -> ExactResult | GraphExactResult:
     """Find the best plan by integer programs.
 
     Parameters and errors are those of `exact_pipeline`, or for a placement
-    graph those of `nest_opt.graph_api.exact_graph`.
+    graph those of `nest_opt.graph_api.exact_graph`, which has no `watch`.
     """
     if problem.is_placement_graph:
         return exact_graph(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
-    return exact_pipeline(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
+    return exact_pipeline(
+        problem, time_limit_s=time_limit_s, gap=gap, progress=progress, watch=watch
+    )
 
 
 def exact_pipeline(
@@ -246,6 +259,7 @@ def exact_pipeline(
     time_limit_s: float | None = None,
     gap: float = 0.0,
     progress: Progress | None = None,
+    watch: "Watch | None" = None,
 ) -> ExactResult:
     """Find the best plan of the aligned family by integer programs, and hold `solve` against it.
 
@@ -260,7 +274,10 @@ def exact_pipeline(
         Share of the value by which the plan may be above the bound.
     progress
         Called with (steps done, steps, best value in ps or None), first with
-        the dynamic program's groups of cells and then with cells.
+        the dynamic program's groups of cells, then with cells that are bounded,
+        then with cells that are settled.
+    watch
+        Called with a `ProgramProgress` about once a second while HiGHS runs.
 
     Raises
     ------
@@ -288,7 +305,12 @@ def exact_pipeline(
     placement = start.plan.placement() if start.plan else None
     try:
         found = programs.exact(
-            problem, start=placement, time_limit_s=left_s, gap=gap, progress=progress
+            problem,
+            start=placement,
+            time_limit_s=left_s,
+            gap=gap,
+            progress=progress,
+            watch=watch,
         )
     except KeyboardInterrupt:
         return _interrupted(start)
@@ -301,6 +323,12 @@ def exact_pipeline(
                 f"the integer program returned {found.placement}, which is illegal ({broken[0]}): "
                 "please report this problem file"
             )
+    conflict = start.conflict
+    if found.status == "infeasible" and conflict is None:
+        # The search has no rule for some constraint.
+        spent_s = time.perf_counter() - begin
+        left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
+        conflict = find_exact_conflict(costs, cell_source(costs), left_s)
     return ExactResult(
         problem=problem,
         family=found.family,
@@ -316,6 +344,7 @@ def exact_pipeline(
         cells_solved=found.cells_solved,
         nodes=found.nodes,
         wall_s=time.perf_counter() - begin,
+        conflict=conflict,
     )
 
 
@@ -349,6 +378,27 @@ def _check_agreement(start: SolveResult, found: "ExactSearch") -> None:
             f"the integer program found {found.placement} at {found.value_ps} ps, of which the "
             f"dynamic program says that {claim}: please report this problem file"
         )
+
+
+def outside_family(verified: VerifyResult, optimum: ExactResult) -> str | None:
+    """Return what puts a legal plan outside the family that was searched; None for a member.
+
+    Raises
+    ------
+    ConsistencyError
+        If a member is better than the bound of the family: a defect.
+    """
+    plan, evaluation = verified.plan, verified.evaluation
+    found = outside(Costs(plan.problem), plan.placement())
+    if found is None and evaluation is not None:
+        bound = optimum.bound_ps
+        if bound is None or evaluation.value_ps < bound:
+            claim = "none exists" if bound is None else f"none is below {bound} ps"
+            raise ConsistencyError(
+                f"the plan, a member of the {optimum.family} family, takes {evaluation.value_ps} "
+                f"ps, of whose plans the exact search says that {claim}: please report this plan"
+            )
+    return found
 
 
 @overload

@@ -1,7 +1,8 @@
 """One call that makes a constraint of a user's own known to checker, search and program."""
 
+import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nest_opt.dp.rules import RULES, Restriction
@@ -9,7 +10,11 @@ from nest_opt.errors import NestOptError
 from nest_opt.plan.rules import CHECKERS, Checker
 from nest_opt.problem import Problem, rule_of
 
+# Called with (source of randomness, problem), returns parameters to try on that problem.
+Parameters = Callable[[random.Random, Problem], Mapping[str, Any]]
+
 _WITH_ROWS: set[str] = set()
+_PARAMETERS: dict[str, Parameters] = {}
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,99}")
 
 
@@ -18,6 +23,7 @@ def register(
     checker: Checker,
     dp_rule: Callable[[Any, Problem], Restriction] | None = None,
     milp: Callable[..., None] | None = None,
+    parameters: Parameters | None = None,
 ) -> None:
     """Register the faces of the constraints `{"type": "user", "name": name}`.
 
@@ -36,6 +42,9 @@ def register(
     milp
         Called with (constraint, model, costs, coefficients, name), adds rows
         to the program of a cell. Without it `exact` refuses the problem.
+    parameters
+        Called with (source of randomness, problem), returns the parameters to
+        try on that problem in a cross-check.
 
     Raises
     ------
@@ -52,6 +61,8 @@ def register(
     CHECKERS[rule] = checker
     if dp_rule is not None:
         RULES[rule] = dp_rule
+    if parameters is not None:
+        _PARAMETERS[name] = parameters
     if milp is not None:
         # Only those who use the program wait for its libraries.
         from nest_opt.milp.constraints import FAMILIES
@@ -65,6 +76,7 @@ def unregister(name: str) -> None:
     rule = f"user:{name}"
     CHECKERS.pop(rule, None)
     RULES.pop(rule, None)
+    _PARAMETERS.pop(name, None)
     if rule in _WITH_ROWS:
         from nest_opt.milp.constraints import FAMILIES
 
@@ -75,6 +87,20 @@ def unregister(name: str) -> None:
 def is_registered(name: str) -> bool:
     """Whether a name has faces."""
     return f"user:{name}" in CHECKERS
+
+
+def registered() -> dict[str, Checker]:
+    """Return the checker of every name."""
+    return {
+        rule.removeprefix("user:"): checker
+        for rule, checker in CHECKERS.items()
+        if rule.startswith("user:")
+    }
+
+
+def registered_parameters(name: str) -> Parameters | None:
+    """Return what draws the parameters of a name in a cross-check, None if nothing does."""
+    return _PARAMETERS.get(name)
 
 
 def has_program_rows(problem: Problem) -> bool:

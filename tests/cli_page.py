@@ -13,6 +13,8 @@ from pathlib import Path
 
 from cli_running import run
 
+from nest_opt.registry import registered, unregister
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "cli.md"
 
@@ -20,7 +22,7 @@ PAGE = ROOT / "docs" / "cli.md"
 _SAMPLE = re.compile(r"(?<=```console\n)(.*?)(?=```)", re.DOTALL)
 _COMMAND = re.compile(r"^\$ nest-opt (.*)\n", re.MULTILINE)
 # A file that the samples read.
-_FILE = re.compile(r"<!-- file: (\S+) -->\n```json\n(.*?)```", re.DOTALL)
+_FILE = re.compile(r"<!-- file: (\S+) -->\n```(?:json|python)\n(.*?)```", re.DOTALL)
 
 
 def samples() -> list[tuple[str, str]]:
@@ -41,7 +43,10 @@ def lay_out(folder: Path) -> None:
 
 def printed(command: str) -> str:
     """Return what a command prints in 80 columns, whole plans and problems left out."""
+    before = registered()
     result = run(*command.split())
+    for name in registered().keys() - before.keys():
+        unregister(name)
     text = result.stdout + result.stderr
     if not text.startswith("{"):
         return text

@@ -25,11 +25,17 @@ ALLOWED = {
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},
     "graph_api": {"errors", "problem", "cost", "plan", "milp"},
-    "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp", "graph_api"},
-    "agreement": {"errors", "problem", "certify", "milp", "api", "registry"},
+    "conflicts": {"errors", "problem", "plan", "dp", "milp"},
+    "api": {
+        *("errors", "problem", "network", "cost", "plan", "dp", "milp"),
+        "graph_api",
+        "conflicts",
+    },
+    "shrink": {"errors", "problem"},
+    "agreement": {"errors", "problem", "certify", "milp", "api", "registry", "shrink"},
     "cli": {
         *("errors", "problem", "network", "cost", "plan", "simulate", "models"),
-        *("graph_api", "api", "dp", "milp"),
+        *("graph_api", "api", "dp", "milp", "conflicts", "registry", "agreement"),
     },
 }
 

@@ -35,6 +35,7 @@ from nest_opt.cli.units import (
 )
 from nest_opt.cli.value import objective_terms, sequences_per_s
 from nest_opt.errors import ConsistencyError, InstanceError, NestOptError, PlanError
+from nest_opt.milp.result import ProgramProgress
 from nest_opt.plan.files import read_plan
 from nest_opt.plan.placement import DeviceMap
 from nest_opt.problem.files import read_problem, to_json_text
@@ -434,6 +435,21 @@ def test_progress_shows_the_best_so_far_once_it_takes_long() -> None:
     assert "4/10" in text.getvalue()
 
 
+def test_progress_shows_bound_and_gap_of_a_running_program() -> None:
+    """While a program runs, the bar keeps its counts and shows value, bound, gap and seconds."""
+    text, clock = StringIO(), Clock()
+    with SearchProgress(Console(file=text, force_terminal=True, width=120), clock) as progress:
+        progress(3, 10, None)
+        clock.now_s = 3
+        progress.program(ProgramProgress(None, 4 * 10**12, 0, 1.0))
+        assert "no plan yet, bound 4 s;" in text.getvalue()
+        clock.now_s = 4
+        progress.program(ProgramProgress(5 * 10**12, 4 * 10**12, 7, 12.3))
+    assert "program, 12 s" in text.getvalue()
+    assert "3/10" in text.getvalue()
+    assert "best so far 5 s, gap 20.0%, bound 4 s" in text.getvalue()
+
+
 def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """However long it takes, nothing is drawn where nobody looks."""
     clock = Clock()
@@ -775,7 +791,10 @@ def test_wrong_files_get_clear_messages(problem_path: Path, plan_path: Path) -> 
         (("show", unknown), "stages[0]: names layer 'nobody'"),
         (("solve",), "Missing argument 'PROBLEM'"),
         (("solve", problem_path, "--nope"), "No such option"),
-        (("dissolve",), "found command 'dissolve', one of these is needed: exact, export"),
+        (
+            ("dissolve",),
+            "found command 'dissolve', one of these is needed: crosscheck, exact, export",
+        ),
     ):
         plain, as_json = run(*arguments), run(*arguments, "--json")
         assert plain.exit_code == as_json.exit_code == 2

@@ -2,23 +2,22 @@
 
 import json
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
 from cli_running import run, run_json, write
-from rich.console import Console
+from random_instances import random_problem
 from test_cli import RUN_MAIN, start
 
-from nest_opt import exact, solve, verify
-from nest_opt.cli.exact_report import optimum_report
+from nest_opt import InstanceError, exact, solve, verify
+from nest_opt.api import outside_family
 from nest_opt.cli.fix import fix
-from nest_opt.cli.json_exact import optimum_json
 from nest_opt.cli.progress import SearchProgress
 from nest_opt.errors import ConsistencyError
+from nest_opt.milp import exact as programs
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.export import export
-from nest_opt.milp.result import ExactSearch
+from nest_opt.milp.result import ExactSearch, ProgramProgress
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.files import read_plan
 from nest_opt.problem.files import read_problem
@@ -200,6 +199,81 @@ def test_interruption_between_the_searches(monkeypatch: pytest.MonkeyPatch) -> N
     assert (result.bound_ps, result.bound_vouched_by) == (result.start.bound_ps, "dynamic program")
 
 
+def test_a_running_program_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While programs run, the bound told is never above the optimum, the value never below."""
+    monkeypatch.setattr("nest_opt.solver.highs.REPORT_S", 0.0)
+    told = 0
+    for seed in range(25):
+        seen: list[ProgramProgress] = []
+        try:
+            best = programs.exact(random_problem(seed), watch=seen.append).value_ps
+        except InstanceError:
+            continue
+        told += len(seen)
+        for each in seen:
+            assert best is None or each.bound_ps <= best
+            # As the solver has it, with its tolerance.
+            assert each.value_ps is None or best is None or each.value_ps >= best * (1 - 1e-6)
+    assert told >= 10
+
+
+def test_cells_that_are_bounded_are_counted() -> None:
+    """Progress counts the cells while they are bounded, then those settled, of the same number."""
+    seen: list[tuple[int, int]] = []
+    found = programs.exact(
+        read_problem(HOPS), progress=lambda done, cells, _: seen.append((done, cells))
+    )
+    assert {cells for _, cells in seen} == {found.cells}
+    done = [done for done, _ in seen]
+    assert done[: found.cells] == list(range(found.cells))
+    settled = done[found.cells :]
+    assert len(settled) == found.cells_solved
+    assert settled == sorted(settled)
+
+
+# Problems that are derived
+
+DERIVED = (
+    *("--model", "bert-large", "--cluster", "dgx-h100", "--devices", "4"),
+    *("--global-batch", "8", "--seq-len", "512", "--microbatch", "1"),
+)
+
+
+def test_a_derived_problem_is_that_of_new(tmp_path: Path) -> None:
+    """`exact` and `export` take the options of `new` in place of its file, with equal results."""
+    path = tmp_path / "problem.json"
+    run("new", *DERIVED, "-o", path)
+    fixed = ("--fix", "pp=1", "--fix", "tp=1,2")
+    found, expected = run_json("exact", *DERIVED, *fixed), run_json("exact", path, *fixed)
+    assert found["derived_from"]["model"]["name"] == "bert-large"
+    assert "derived_from" not in expected
+    assert (found["status"], found["bound_ps"]) == ("optimal", expected["bound_ps"])
+    assert found["plan"] == expected["plan"]
+    assert "bert-large (bert): 24 blocks" in run("exact", *DERIVED, *fixed).stdout
+    for source, name in ((DERIVED, "derived.lp"), ((path,), "file.lp")):
+        run("export", "lp", *source, "-o", tmp_path / name, "--cell", "pp=2")
+    assert (tmp_path / "derived.lp").read_text() == (tmp_path / "file.lp").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((HOPS, *DERIVED), "found a problem file and --model"),
+        ((), "Missing argument 'PROBLEM'"),
+        (DERIVED[:4], "--devices: found nothing, a number of devices is needed"),
+        ((*DERIVED, "--smallest"), "No such option '--smallest'"),
+    ],
+)
+@pytest.mark.parametrize("command", [("exact",), ("export", "lp", "-o", "never-written.lp")])
+def test_sources_that_are_refused(
+    command: tuple[str, ...], arguments: tuple[object, ...], told: str
+) -> None:
+    """File and options together, or neither, are refused, as are missing and unknown options."""
+    result = run(*command, *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
 # verify --exact
 
 
@@ -229,23 +303,36 @@ def test_verify_exact_gives_the_gap_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_plan_outside_the_family_may_be_faster(tmp_path: Path) -> None:
-    """A plan below the bound has a negative gap, and the text says that it is not of the family."""
+    """A plan below the bound has a negative gap; what puts it outside the family is said."""
     path = tmp_path / "plan.json"
     run("solve", HOPS, "-o", path)
-    result = verify(read_plan(path))
-    assert result.evaluation is not None
-    slow = exact(fix(read_problem(HOPS), {"dp": (1,)}))
-    assert slow.bound_ps is not None
-    about = optimum_json(result, slow)
-    assert about is not None
-    value = result.evaluation.value_ps
-    assert about["plan_gap"] == pytest.approx((value - slow.bound_ps) / value, rel=1e-12)
-    assert about["plan_gap"] < 0
-    texts = Console(file=StringIO(), width=200)
-    for part in optimum_report(result, slow):
-        texts.print(part)
-    assert isinstance(texts.file, StringIO)
-    assert "so it is none of them" in texts.file.getvalue()
+    data = json.loads(path.read_text())
+    data["problem"]["search"] = {"order": ["dp-inner"]}
+    write(path, data)
+    about = run_json("verify", path, "--exact")
+    value, bound = int(about["objective"]["value_ps"]), int(about["exact"]["bound_ps"])
+    assert about["exact"]["outside"] == "order pp-inner, pitch 2"
+    assert about["exact"]["plan_gap"] == pytest.approx((value - bound) / value, rel=1e-12)
+    assert about["exact"]["plan_gap"] < 0
+    text = run("verify", path, "--exact").stdout
+    assert "faster than every plan of the aligned family" in text
+    assert "outside the aligned family: order pp-inner, pitch 2" in text
+
+
+def test_a_member_below_the_bound_is_a_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of the family that is better than its bound is told of as one, with exit code 3."""
+    path = tmp_path / "plan.json"
+    run("solve", HOPS, "-o", path)
+    optimum = exact(read_problem(HOPS))
+    assert optimum.bound_ps is not None
+    assert outside_family(verify(read_plan(path)), optimum) is None
+    wrong = replace(optimum, bound_ps=optimum.bound_ps + 1)
+    monkeypatch.setattr("nest_opt.api.exact_pipeline", lambda *_, **__: wrong)
+    result = run("verify", path, "--exact")
+    assert result.exit_code == 3
+    assert f"none is below {optimum.bound_ps + 1} ps" in result.stderr
 
 
 def test_verify_exact_of_an_illegal_plan(tmp_path: Path) -> None:

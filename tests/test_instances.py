@@ -184,6 +184,22 @@ def test_infeasible_devices_needs_one_more() -> None:
     assert best(changed(problem, cluster__devices__0__count=3))
 
 
+def test_infeasible_conflict_is_of_three() -> None:
+    """Memory, colocation and hop latency are named; without any one of them there is a plan."""
+    problem = tiny("infeasible-conflict")
+    conflict = nest_opt.solve(problem).conflict
+    assert conflict is not None
+    assert [str(member) for member in conflict.members] == [
+        "memory",
+        "constraints[1] (colocation)",
+        "constraints[2] (hop-latency)",
+    ]
+    _, colocation, hop_latency = problem.model_dump()["constraints"]
+    assert best(changed(problem, cluster__device_kinds__gpu__memory_bytes=10**12))
+    assert best(changed(problem, constraints=[colocation]))
+    assert best(changed(problem, constraints=[hop_latency]))
+
+
 def test_expert_parallelism_wins() -> None:
     """With the experts replicated (ep = 1), or half sharded, the optimum is strictly worse."""
     problem = tiny("expert-parallel")

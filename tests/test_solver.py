@@ -14,6 +14,7 @@ from nest_opt.errors import SolverError
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.highs import version as highs_version
 from nest_opt.solver.options import SolverOptions
+from nest_opt.solver.status import SolverProgress
 
 Model = Any
 
@@ -156,6 +157,46 @@ def test_an_interrupt_keeps_solution_and_bound() -> None:
     assert answer.solution is not None
     assert answer.report.dual_bound is not None
     assert answer.report.dual_bound <= answer.solution.objective
+    assert session.solve(SolverOptions(node_limit=20)).termination.limit == "nodes"
+
+
+def test_a_running_solve_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solution, bound and nodes are told while HiGHS branches; they only get better."""
+    monkeypatch.setattr("nest_opt.solver.highs.REPORT_S", 0.0)
+    session, seen = HighsSession(market_split()), list[SolverProgress]()
+    answer = session.solve(SolverOptions(node_limit=500), watch=seen.append)
+    assert answer.solution is not None
+    assert answer.report.dual_bound is not None
+    assert len(seen) >= 5
+    assert [each.nodes for each in seen] == sorted(each.nodes for each in seen)
+    values = [each.objective for each in seen if each.objective is not None]
+    bounds = [each.dual_bound for each in seen if each.dual_bound is not None]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] >= answer.solution.objective - 1e-6
+    assert bounds == sorted(bounds)
+    assert 0 <= bounds[-1] <= answer.report.dual_bound + 1e-6
+    # The watch of one solve is not that of the next.
+    count = len(seen)
+    session.solve(SolverOptions(node_limit=20))
+    assert len(seen) == count
+
+
+def test_what_a_watch_raises_ends_the_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A KeyboardInterrupt keeps what there is, another exception comes out; both leave no mark."""
+    monkeypatch.setattr("nest_opt.solver.highs.REPORT_S", 0.0)
+    session = HighsSession(market_split())
+
+    def press(progress: SolverProgress) -> None:
+        if progress.objective is not None:
+            raise KeyboardInterrupt
+
+    def fail(_: SolverProgress) -> None:
+        raise ValueError("of the watch")
+
+    answer = session.solve(SolverOptions(node_limit=2000), watch=press)
+    assert (answer.termination.reason, answer.termination.limit) == ("feasible", "interrupt")
+    with pytest.raises(ValueError, match="of the watch"):
+        session.solve(SolverOptions(node_limit=2000), watch=fail)
     assert session.solve(SolverOptions(node_limit=20)).termination.limit == "nodes"
 
 

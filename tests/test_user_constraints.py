@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ from test_docs import ROOT, blocks
 
 import nest_opt
 from nest_opt import InstanceError, NestOptError, Problem
+from nest_opt.agreement import Disagreement
 from nest_opt.certify.brute_force import brute_force
 from nest_opt.dp.rules import Restriction
+from nest_opt.errors import SolverError
+from nest_opt.milp.exact import exact
 from nest_opt.plan.violation import Violation
+from nest_opt.problem import DegreeLimit
 from nest_opt.problem.files import to_json_text
 from nest_opt.problem.validation import build, parse_json
 from nest_opt.registry import unregister
@@ -107,22 +112,80 @@ def test_a_rule_makes_the_search_exact() -> None:
     assert result.evaluation.value_ps == brute_force(problem(1)).value_ps
 
 
+def some_stages(rng: random.Random, problem: Problem) -> dict[str, Any]:
+    """Return a parameter for `few_stages`."""
+    return {"most": rng.randint(1, 3)}
+
+
+def assert_smallest(found: Disagreement) -> None:
+    """Assert that a problem was shrunk to almost nothing, and from something."""
+    problem, original = found.problem, found.original
+    assert original is not None
+    assert len(problem.model.ids) <= 2 < len(original.model.ids)
+    assert problem.cluster.device_count <= 2
+    assert len(problem.candidates) == len(problem.constraints) == 1
+    assert problem.job.global_batch <= 3
+    assert all(kind.output_bytes == {"1": 0} for kind in problem.model.used_types)
+
+
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
         (lambda c, p: Restriction(), "which is illegal"),
-        (lambda c, p: Restriction(cuts=frozenset(range(1, len(p.model.ids)))), "search"),
+        (lambda c, p: Restriction(cuts=frozenset(range(1, len(p.model.ids)))), "brute force"),
     ],
 )
 def test_the_crosscheck_finds_a_wrong_rule(rule: Any, told: str) -> None:
-    """A rule that takes too little, or too much, disagrees with brute force somewhere."""
+    """A rule that takes too little, or too much, disagrees; the first is shrunk."""
     nest_opt.register(NAME, few_stages, dp_rule=rule)
-    found = nest_opt.crosscheck(NAME, lambda rng, p: {"most": rng.randint(1, 3)}, count=30)
+    found = nest_opt.crosscheck(NAME, some_stages, count=30)
     assert 5 <= found.binding < found.problems == 30
-    assert found.disagreements
-    assert told in found.disagreements[0].told
+    first, *others = found.disagreements
+    assert others
+    assert {each.face for each in found.disagreements} == {"search"}
+    assert told in str(first)
+    assert_smallest(first)
+    assert all(each.original is None for each in others)
     sizes = [len(each.problem.model.ids) for each in found.disagreements]
     assert sizes == sorted(sizes)
+    best = brute_force(first.problem).value_ps
+    try:
+        evaluation = nest_opt.solve(first.problem).evaluation
+    except NestOptError:
+        assert told == "which is illegal"
+    else:
+        assert best != (evaluation and evaluation.value_ps)
+
+
+@pytest.mark.parametrize(("allowance", "told"), [(1, "which is illegal"), (-1, "brute force")])
+def test_the_crosscheck_finds_wrong_rows(allowance: int, told: str) -> None:
+    """Rows that forbid too little or too much disagree, though the rule of the search is right."""
+
+    def rows(constraint: Any, model: Any, costs: Any, k: Any, name: str) -> None:
+        import pyomo.environ as pyo
+
+        component = pyo.ConstraintList()
+        model.add_component(name, component)
+        if k.stages > constraint.parameters["most"] + allowance:
+            component.add(model.a[0, 0] == 0)
+
+    nest_opt.register(NAME, few_stages, dp_rule=at_most_stages, milp=rows)
+    found = nest_opt.crosscheck(NAME, some_stages, count=12)
+    assert {each.face for each in found.disagreements} == {"program"}
+    first = found.disagreements[0]
+    assert told in first.told
+    assert_smallest(first)
+    best = brute_force(first.problem).value_ps
+    try:
+        assert exact(first.problem).value_ps != best
+    except SolverError:
+        assert told == "which is illegal"
+
+
+def at_most_stages(constraint: Any, problem: Problem) -> Restriction:
+    """Return the right rule of `few_stages`: a limit of pp."""
+    most = constraint.parameters["most"]
+    return Restriction(degrees=(DegreeLimit(type="degree-limit", degree="pp", at_most=most),))
 
 
 def test_the_crosscheck_without_a_rule_checks_the_bound() -> None:

@@ -11,6 +11,7 @@ from io import TextIOWrapper
 
 import click
 
+from nest_opt.cli.crosscheck_command import crosscheck_command
 from nest_opt.cli.exact_command import exact_command
 from nest_opt.cli.export_command import export_command
 from nest_opt.cli.group import CommandLine
@@ -61,6 +62,7 @@ for _command in (
     import_command,
     export_command,
     list_command,
+    crosscheck_command,
 ):
     command_line.add_command(_command)
 

@@ -1,6 +1,6 @@
 """Text on its way to the terminal."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
-def make_console(stderr: bool = False) -> "Console":
+def make_console(file: "TextIO | None" = None, stderr: bool = False) -> "Console":
     """Return a console that takes text literally: no markup, no emoji, no guessed colours."""
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    return Console(file=file, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 def print_report(*parts: "RenderableType", stderr: bool = False) -> None:
     """Print a report on standard output, or on standard error."""
-    console = make_console(stderr)
+    console = make_console(stderr=stderr)
     # Rich would end the process by itself on a closed pipe, with an exit code
     # that means something else here.
     with console.capture() as capture:

@@ -1,6 +1,7 @@
 """`nest-opt exact`: find the best plan by integer programs."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,16 @@ import click
 
 from nest_opt.cli.group import EXIT_NO, json_option
 from nest_opt.cli.number_types import factor
+from nest_opt.cli.problem_source import check_source, problem_options, read_source
+from nest_opt.cli.registering import register_option
+from nest_opt.cli.request_options import Asked
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from nest_opt.api import ExactResult
     from nest_opt.graph_api import GraphExactResult
+    from nest_opt.models.request import DerivedProblem
 
 FAMILIES = ("aligned", "free")
 
@@ -28,7 +33,7 @@ time_limit_option = click.option(
 
 
 @click.command("exact")
-@click.argument("problem_path", metavar="PROBLEM", type=click.Path(path_type=Path))
+@problem_options
 @click.option(
     "--family",
     type=click.Choice(FAMILIES),
@@ -53,9 +58,11 @@ time_limit_option = click.option(
 @click.option(
     "-o", "--output", metavar="PLAN", type=click.Path(path_type=Path), help="Write the plan here."
 )
+@register_option
 @json_option
 def exact_command(
-    problem_path: Path,
+    problem_path: Path | None,
+    asked: Asked,
     family: str,
     time_limit_s: Fraction | None,
     gap: Fraction,
@@ -65,27 +72,29 @@ def exact_command(
 ) -> int:
     """Find the best plan by integer programs, and hold `solve` against it.
 
-    The plan that `solve` finds is the first incumbent. Of a placement graph,
-    which `solve` does not search, the family is the problem's split. Ctrl-C
-    ends the search and prints incumbent and bound.
+    The problem is a file, or derived from --model, --cluster, --devices and
+    --global-batch. The plan that `solve` finds is the first incumbent. Of a
+    placement graph the family is the problem's split. Ctrl-C ends the search
+    and prints incumbent and bound.
     """
     check_family(family)
+    check_source(problem_path, asked)
     limit_s = None if time_limit_s is None else float(time_limit_s)
-    try:
-        result = _search(problem_path, limit_s, float(gap), fixes, output)
-    except KeyboardInterrupt:
-        # Before the search began there is nothing to show.
-        result = None
+    result: ExactResult | GraphExactResult | None = None
+    derived: DerivedProblem | None = None
+    # Interrupted before the search began, there is nothing to show.
+    with suppress(KeyboardInterrupt):
+        result, derived = _search(problem_path, asked, limit_s, float(gap), fixes, output)
     if as_json:
         from nest_opt.cli.json_output import print_json
 
-        print_json(_json(result))
+        print_json(_json(result, derived))
     elif result is None:
         click.echo("interrupted: no plan yet")
     else:
         from nest_opt.cli.console import print_report
 
-        print_report(*_report(result, output))
+        print_report(*_report(result, derived, output))
     return 0 if result and result.plan else EXIT_NO
 
 
@@ -105,12 +114,13 @@ def check_family(family: str) -> None:
 
 
 def _search(
-    problem_path: Path,
+    problem_path: Path | None,
+    asked: Asked,
     time_limit_s: float | None,
     gap: float,
     fixes: tuple[str, ...],
     output: Path | None,
-) -> "ExactResult | GraphExactResult":
+) -> "tuple[ExactResult | GraphExactResult, DerivedProblem | None]":
     from nest_opt import api
     from nest_opt.cli.fix import fix, parse_fixes
     from nest_opt.cli.output_files import check_output, write_text
@@ -119,16 +129,26 @@ def _search(
 
     wanted = parse_fixes(fixes)
     if output:
-        check_output(output, problem_path)
-    problem = fix(files.read_problem(problem_path), wanted)
+        check_output(output, problem_path or asked.model_path)
+    source = read_source(problem_path, asked)
+    problem = fix(source.problem, wanted)
     with SearchProgress() as progress:
-        result = api.exact(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
+        result = api.exact(
+            problem,
+            time_limit_s=time_limit_s,
+            gap=gap,
+            progress=progress,
+            watch=progress.program,
+        )
     if output and result.plan:
         write_text(output, files.to_json_text(result.plan))
-    return result
+    return result, source.derived
 
 
-def _json(result: "ExactResult | GraphExactResult | None") -> Mapping[str, Any]:
+def _json(
+    result: "ExactResult | GraphExactResult | None", derived: "DerivedProblem | None"
+) -> Mapping[str, Any]:
+    from nest_opt.cli.json_derived import derived_json
     from nest_opt.cli.json_exact import exact_json
     from nest_opt.cli.json_graph import graph_exact_json
     from nest_opt.cli.json_output import interrupted_json
@@ -136,16 +156,24 @@ def _json(result: "ExactResult | GraphExactResult | None") -> Mapping[str, Any]:
 
     if result is None:
         return {**interrupted_json(), "bound_vouched_by": None}
-    return graph_exact_json(result) if isinstance(result, GraphExactResult) else exact_json(result)
+    if isinstance(result, GraphExactResult):
+        return graph_exact_json(result)
+    data = exact_json(result)
+    if derived:
+        data["derived_from"] = derived_json(derived)
+    return data
 
 
 def _report(
-    result: "ExactResult | GraphExactResult", output: Path | None
+    result: "ExactResult | GraphExactResult",
+    derived: "DerivedProblem | None",
+    output: Path | None,
 ) -> "Iterator[RenderableType]":
     from nest_opt.cli.exact_report import exact_report
     from nest_opt.cli.graph_report import graph_exact_report
+    from nest_opt.cli.problem_summary import derived_facts
     from nest_opt.graph_api import GraphExactResult
 
     if isinstance(result, GraphExactResult):
         return graph_exact_report(result, output)
-    return exact_report(result, output)
+    return exact_report(result, output, derived_facts(derived) if derived else {})

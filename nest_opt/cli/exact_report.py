@@ -1,12 +1,14 @@
 """What `exact` prints, and `verify --exact` besides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from nest_opt.api import ExactResult, VerifyResult
+from nest_opt.api import ExactResult, VerifyResult, outside_family
 from nest_opt.cli.explain import failure
 from nest_opt.cli.solve_report import headline, infeasible_report
 from nest_opt.cli.stage_table import degree_facts, facts, speed_facts, stage_table
@@ -26,17 +28,20 @@ _WHY_NO_PLAN = {
 }
 
 
-def exact_report(result: ExactResult, output: Path | None = None) -> Iterator[RenderableType]:
-    """Yield the parts of the report on an exact search."""
+def exact_report(
+    result: ExactResult,
+    output: Path | None = None,
+    about: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[RenderableType]:
+    """Yield the parts of the report on an exact search; `about` are rows on the problem."""
     if result.status == "infeasible":
-        yield from infeasible_report(
-            result.start, failure(result.problem, result.start.diagnosis), None
-        )
+        same = replace(result.start, conflict=result.conflict)
+        yield from infeasible_report(same, failure(same))
     elif result.plan is None or result.evaluation is None:
         yield Text(_WHY_NO_PLAN[result.status], style="bold")
     else:
         yield from _found(result, result.plan, result.evaluation)
-    last = {"proof by": _voucher_text(result), "solve": _start_text(result)}
+    last = {**about, "proof by": _voucher_text(result), "solve": _start_text(result)}
     last["search"] = _search_text(result)
     if output and result.plan:
         last["written"] = str(output)
@@ -49,7 +54,11 @@ def optimum_report(verified: VerifyResult, result: ExactResult | None) -> Iterat
     if result is None or verified.evaluation is None:
         yield facts({"optimum": "not searched: the plan is not legal, so it has no gap"})
         return
-    rows = {"gap": _plan_gap_text(verified.evaluation.value_ps, result.bound_ps)}
+    found = outside_family(verified, result)
+    rows = {
+        "gap": _plan_gap_text(verified.evaluation.value_ps, result.bound_ps),
+        "family": "a member" if found is None else f"outside the {result.family} family: {found}",
+    }
     rows["optimum"] = _optimum_text(result)
     rows["solve"] = _start_text(result)
     rows["bound"] = "none" if result.bound_ps is None else seconds_text(result.bound_ps)
@@ -79,9 +88,7 @@ def _plan_gap_text(value_ps: int, bound_ps: int | None) -> str:
     if gap is None:
         return "none: the aligned family has no plan"
     if gap < 0:
-        return (
-            f"{gap_text(gap)}: faster than every plan of the aligned family, so it is none of them"
-        )
+        return f"{gap_text(gap)}: faster than every plan of the aligned family"
     if gap == 0:
         return "0%: no plan of the aligned family is faster"
     return f"at most {gap_text(gap)} of its time could be saved within the aligned family"

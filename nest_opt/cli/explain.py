@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from nest_opt.api import SolveResult
 from nest_opt.cli.units import exact_bytes_text
-from nest_opt.dp.infeasible import Diagnosis
+from nest_opt.conflicts import MEMORY, Conflict, Requirement
 from nest_opt.dp.source import MemoryCase
 from nest_opt.plan.evaluate import StageEvaluation
 from nest_opt.plan.plan import Plan
@@ -29,6 +30,8 @@ class Failure:
     memory_bytes, devices
         The smallest changes that make something fit, None where that change
         alone does not, or is not known to.
+    conflict
+        Requirements that no plan keeps together, None if they were not found.
     """
 
     reason: Literal["memory", "constraints"]
@@ -40,16 +43,18 @@ class Failure:
     stage: StageEvaluation | None = None
     memory_bytes: int | None = None
     devices: int | None = None
+    conflict: Conflict | None = None
 
 
-def failure(problem: Problem, diagnosis: Diagnosis | None) -> Failure:
+def failure(result: SolveResult) -> Failure:
     """Return why a problem has no plan."""
+    problem, diagnosis, conflict = result.problem, result.diagnosis, result.conflict
     usable = problem.cluster.device_kind.usable_bytes
     if diagnosis is None:
-        return Failure("constraints", usable)
+        return Failure("constraints", usable, conflict=conflict)
     stage = diagnosis.heaviest
     if stage is None:
-        return Failure("constraints", usable, devices=diagnosis.devices)
+        return Failure("constraints", usable, devices=diagnosis.devices, conflict=conflict)
     return Failure(
         "memory",
         usable,
@@ -60,6 +65,7 @@ def failure(problem: Problem, diagnosis: Diagnosis | None) -> Failure:
         stage,
         diagnosis.memory_bytes,
         diagnosis.devices,
+        conflict,
     )
 
 
@@ -78,6 +84,34 @@ def shortage_text(why: Failure) -> str:
         f"{exact_bytes_text(why.stage.usable_bytes)} are usable; its largest memory term is "
         f"{largest}, {exact_bytes_text(terms[largest])}"
     )
+
+
+def conflict_text(problem: Problem, conflict: Conflict | None) -> str | None:
+    """Return which requirements together leave no plan; None where that is told already."""
+    if conflict is None or (conflict.members == (MEMORY,) and not problem.constraints):
+        return None
+    members, curing = conflict.members, conflict.curing
+    if not members:
+        text = "search space and devices alone leave no plan, without any constraint"
+    elif len(members) == 1:
+        text = f"{members[0]} alone rules out every plan"
+    else:
+        text = f"{_listed(members, 'and')} together rule out every plan, and no fewer of them do"
+    if members and not curing:
+        text += "; other constraints rule out every plan too"
+    elif len(curing) < len(members):
+        text += f"; without {_listed(curing, 'or')} there is a plan"
+    elif curing:
+        text += f"; without {'any one of them' if len(members) > 1 else 'it'} there is a plan"
+    if conflict.left_out:
+        text += f" ({_listed(conflict.left_out, 'and')} left out: no rule in the search)"
+    return text
+
+
+def _listed(requirements: tuple[Requirement, ...], word: str) -> str:
+    """Return names with commas, and a word before the last."""
+    *names, last = map(str, requirements)
+    return f"{', '.join(names)} {word} {last}" if names else last
 
 
 def group_levels(plan: Plan, stage: StageEvaluation) -> dict[str, str]:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from nest_opt.cli.group import ChoiceGroup, json_option
+from nest_opt.cli.problem_source import check_source, problem_options, read_source
+from nest_opt.cli.registering import register_option
+from nest_opt.cli.request_options import Asked
 
 if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
@@ -27,7 +30,7 @@ class _FormatGroup(ChoiceGroup):
     "export",
     cls=_FormatGroup,
     invoke_without_command=True,
-    subcommand_metavar="FORMAT PROBLEM [OPTIONS]",
+    subcommand_metavar="FORMAT [PROBLEM] [OPTIONS]",
 )
 @click.pass_context
 def export_command(ctx: click.Context) -> None:
@@ -40,7 +43,7 @@ def _command(file_format: Literal["lp", "mps"], summary: str) -> click.Command:
     """Return the command that writes one format."""
 
     @click.command(file_format, help=summary)
-    @click.argument("problem_path", metavar="PROBLEM", type=click.Path(path_type=Path))
+    @problem_options
     @click.option(
         "-o",
         "--output",
@@ -55,9 +58,12 @@ def _command(file_format: Literal["lp", "mps"], summary: str) -> click.Command:
         help="The cell, by keys of --fix, as in dp=2,pp=4; among several, and without it, the one "
         "of the least closed-form bound.",
     )
+    @register_option
     @json_option
-    def run(problem_path: Path, output: Path, cell: str | None, as_json: bool) -> int:
-        program = _write(file_format, problem_path, output, cell)
+    def run(
+        problem_path: Path | None, asked: Asked, output: Path, cell: str | None, as_json: bool
+    ) -> int:
+        program = _write(file_format, problem_path, asked, output, cell)
         if as_json:
             from nest_opt.cli.json_output import print_json
 
@@ -79,17 +85,21 @@ class _Program:
 
 
 def _write(
-    file_format: Literal["lp", "mps"], problem_path: Path, output: Path, cell: str | None
+    file_format: Literal["lp", "mps"],
+    problem_path: Path | None,
+    asked: Asked,
+    output: Path,
+    cell: str | None,
 ) -> _Program:
     from tempfile import TemporaryDirectory
 
     from nest_opt.cli.fix import fix, parse_fixes
     from nest_opt.cli.output_files import check_output, write_text
-    from nest_opt.problem.files import read_problem
 
     wanted = parse_fixes(cell.split(",") if cell is not None else (), "--cell")
-    check_output(output, problem_path)
-    problem = fix(read_problem(problem_path), wanted, "--cell")
+    check_source(problem_path, asked)
+    check_output(output, problem_path or asked.model_path)
+    problem = fix(read_source(problem_path, asked).problem, wanted, "--cell")
     export = _export_graph if problem.is_placement_graph else _export
     # Pyomo tells the format by itself only from some names, and leaves half a file on failure.
     with TemporaryDirectory() as folder:

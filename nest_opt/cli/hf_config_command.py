@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command("hf-config")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@request_options(with_model=False)
+@request_options("model")
 @click.option(
     "-o",
     "--output",

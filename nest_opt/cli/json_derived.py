@@ -78,7 +78,7 @@ def smallest_json(template: ClusterTemplate, found: Smallest | NothingFits) -> O
             "devices": None,
             "below": {
                 "devices": found.devices,
-                "diagnosis": diagnosis_json(failure(found.result.problem, found.result.diagnosis)),
+                "diagnosis": diagnosis_json(failure(found.result)),
                 "error": None,
             },
         }

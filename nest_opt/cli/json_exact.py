@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from nest_opt.api import ExactResult, VerifyResult
-from nest_opt.cli.json_output import Object, solve_json, time_json
+from nest_opt.api import ExactResult, VerifyResult, outside_family
+from nest_opt.cli.explain import failure
+from nest_opt.cli.json_output import Object, diagnosis_json, solve_json, time_json
 from nest_opt.cli.value import gap_above
 from nest_opt.plan.evaluate import Evaluation
 
@@ -20,8 +21,13 @@ def exact_json(result: ExactResult) -> Object:
         wall_s=result.wall_s,
         # What `solve` has no rule for, an exact search has rows for, or refuses.
         relaxed=(),
+        broken=(),
+        conflict=result.conflict,
     )
     data = {**solve_json(same), "status": result.status}
+    if result.status == "infeasible":
+        # Also where the dynamic program, without a rule, had only a bound.
+        data["diagnosis"] = diagnosis_json(failure(same))
     data["bound_vouched_by"] = result.bound_vouched_by
     data["exact_units"] = result.exact_units
     data["search"].update(cells_solved=result.cells_solved, nodes=result.nodes)
@@ -44,6 +50,7 @@ def optimum_json(verified: VerifyResult, result: ExactResult | None) -> Object |
         return None
     return {
         "family": result.family,
+        "outside": outside_family(verified, result),
         "status": result.status,
         "dynamic_program": dynamic_program_json(result),
         **_value(result.evaluation),

@@ -66,7 +66,7 @@ def solve_json(result: SolveResult) -> Object:
     if result.broken:
         data["broken"] = [str(violation) for violation in result.broken]
     if result.status == "infeasible":
-        data["diagnosis"] = diagnosis_json(failure(result.problem, result.diagnosis))
+        data["diagnosis"] = diagnosis_json(failure(result))
     return data
 
 
@@ -101,7 +101,7 @@ def _devices(plan: Plan) -> Object:
 
 def diagnosis_json(why: Failure) -> Object:
     """Return why nothing fits; stage fields are null where no single stage is to blame."""
-    stage, case = why.stage, why.case
+    stage, case, conflict = why.stage, why.case, why.conflict
     data: Object = {
         "reason": why.reason,
         "stage": why.stage_number,
@@ -119,6 +119,14 @@ def diagnosis_json(why: Failure) -> Object:
         "dp": case.replicas,
     }
     data["smallest_change"] = {"memory_bytes": why.memory_bytes, "devices": why.devices}
+    data["conflict"] = conflict and {
+        name: [{"rule": each.rule, "constraint": each.place} for each in requirements]
+        for name, requirements in (
+            ("members", conflict.members),
+            ("curing", conflict.curing),
+            ("left_out", conflict.left_out),
+        )
+    }
     return data
 
 

@@ -38,5 +38,5 @@ def _answer(best: SolveResult, answer: WhatIf) -> Object:
             "free_bytes": stage.usable_bytes - stage.memory_bytes,
         }
     if result and result.status == "infeasible":
-        data["diagnosis"] = diagnosis_json(failure(result.problem, result.diagnosis))
+        data["diagnosis"] = diagnosis_json(failure(result))
     return data

@@ -88,7 +88,7 @@ def _refuse(derived: DerivedProblem, found: NothingFits, as_json: bool) -> int:
                 "output": None,
                 **_about_json(derived, found),
                 "problem": None,
-                "diagnosis": diagnosis_json(failure(result.problem, result.diagnosis)),
+                "diagnosis": diagnosis_json(failure(result)),
             }
         )
     else:

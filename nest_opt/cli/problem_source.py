@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nest_opt.cli.request_options import Asked
+from nest_opt.cli.request_options import Asked, request_options
 
 if TYPE_CHECKING:
     from nest_opt.api import Progress
@@ -34,6 +34,41 @@ def check_source(path: Path | None, asked: Asked) -> None:
             "Missing argument 'PROBLEM': give a problem file, or in its place --model, --cluster, "
             "--devices and --global-batch"
         )
+
+
+def problem_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command an optional problem file, and the options in its place but --smallest."""
+    argument = click.argument(
+        "problem_path", metavar="[PROBLEM]", required=False, type=click.Path(path_type=Path)
+    )
+    return argument(request_options("smallest")(function))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A problem, and what it was derived from if it is not a file's."""
+
+    problem: "Problem"
+    derived: "DerivedProblem | None" = None
+
+
+def read_source(path: Path | None, asked: Asked) -> Source:
+    """Read the problem of a file, or derive the one that options ask for.
+
+    Raises
+    ------
+    click.UsageError
+        If options are missing.
+    InstanceError
+        If the file is no problem, or none can be derived.
+    """
+    from nest_opt.models.request import derive_problem
+    from nest_opt.problem.files import read_problem
+
+    if path is not None:
+        return Source(read_problem(path))
+    derived = derive_problem(asked.request())
+    return Source(derived.problem, derived)
 
 
 @dataclass(frozen=True)

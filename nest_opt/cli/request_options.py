@@ -22,12 +22,15 @@ CONTEXT_PARALLEL = ("ring", "all-gather")
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the options say; None (or False) where they say nothing."""
+    """What the options say; None (or False) where they say nothing.
+
+    `smallest` is None where the command has no such option.
+    """
 
     model: str | None = None
     cluster: str | None = None
     devices: int | None = None
-    smallest: bool = False
+    smallest: bool | None = False
     global_batch: int | None = None
     sequence_length: int | None = None
     accelerator: str | None = None
@@ -83,6 +86,8 @@ class Asked:
             )
         for name, what in _NEEDED.items():
             excused = self.smallest if name == "devices" else name == "model" and not needs_model
+            if name == "devices" and self.smallest is not None:
+                what = f"{what}, or --smallest,"
             if not excused and not self._is_given(name):
                 raise click.UsageError(
                     f"{_OPTION[name]}: found nothing, {what} is needed: add the option"
@@ -92,7 +97,7 @@ class Asked:
 _NEEDED = {
     "model": "a model (see `nest-opt list models`) or the path of a config.json",
     "cluster": "a kind of cluster (see `nest-opt list clusters`)",
-    "devices": "a number of devices, or --smallest,",
+    "devices": "a number of devices",
     "global_batch": "a number of sequences",
 }
 _OF_REQUEST = tuple(
@@ -204,15 +209,19 @@ _OPTION = {name: option for name, (option, _) in _DECLARATIONS.items()}
 
 
 def request_options(
-    with_model: bool = True,
+    *left_out: str,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives a command these options, as one argument `asked`."""
-    names = [name for name in _DECLARATIONS if with_model or name != "model"]
+    """Return a decorator that gives a command these options, as one argument `asked`.
+
+    Some may be left out: `model`, `smallest`.
+    """
+    names = [name for name in _DECLARATIONS if name not in left_out]
+    absent: dict[str, Any] = {"smallest": None} if "smallest" in left_out else {}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def collect(**parameters: Any) -> Any:
-            asked = Asked(**{name: parameters.pop(name) for name in names})
+            asked = Asked(**{name: parameters.pop(name) for name in names}, **absent)
             return function(asked=asked, **parameters)
 
         command: Callable[..., Any] = collect

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nest_opt.cli.group import EXIT_NO, json_option
+from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
     from nest_opt.api import VerifyResult
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @click.argument("plan_path", metavar="PLAN", type=click.Path(path_type=Path))
+@register_option
 @json_option
 def show_command(plan_path: Path, as_json: bool) -> int:
     """Show a plan file as a table of stages and a picture of the devices."""

@@ -36,7 +36,7 @@ def _nothing_fits_text(template: ClusterTemplate, found: NothingFits) -> str:
 def below_failure(found: Smallest) -> Failure | None:
     """Return why nothing fits on the next smaller number; None where no search says so."""
     result = found.below_result
-    return None if result is None else failure(result.problem, result.diagnosis)
+    return None if result is None else failure(result)
 
 
 def _below_text(found: Smallest) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nest_opt.cli.group import EXIT_NO, json_option
+from nest_opt.cli.registering import register_option
 from nest_opt.cli.request_options import Asked, request_options
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     "Repeatable.",
 )
 @click.option("--explain", is_flag=True, help="Give every term of the plan's cost and memory.")
+@register_option
 @json_option
 def solve_command(
     problem_path: Path | None,

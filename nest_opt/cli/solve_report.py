@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nest_opt.api import SolveResult
-from nest_opt.cli.explain import Failure, failure, shortage_text
+from nest_opt.cli.explain import Failure, conflict_text, failure, shortage_text
 from nest_opt.cli.stage_table import (
     LABEL_WIDTH,
     degree_facts,
@@ -62,7 +62,7 @@ def solve_report(
         What is known of the number of devices, beyond the diagnosis.
     """
     if result.status == "infeasible":
-        yield from infeasible_report(result, failure(result.problem, result.diagnosis), fewest)
+        yield from infeasible_report(result, failure(result), fewest)
     elif result.status == "relaxed":
         yield from _broken(result)
     elif result.plan is None or result.evaluation is None:
@@ -138,8 +138,12 @@ def infeasible_report(
     result: SolveResult, why: Failure, fewest: str | None = None
 ) -> Iterator[RenderableType]:
     """Yield why there is no plan, and what would help."""
+    told = conflict_text(result.problem, why.conflict)
+    rows = {} if told is None else {"conflict": told}
     if why.stage is None or why.case is None:
-        yield _conflict(why, fewest)
+        yield _no_placement(why, fewest)
+        if rows:
+            yield facts(rows)
         return
     stage, case, k = why.stage, why.case, why.case.configuration
     yield Text.assemble(("infeasible: ", "bold red"), (shortage_text(why), "bold"))
@@ -153,7 +157,7 @@ def infeasible_report(
         }
     )
     yield _memory_terms(stage)
-    yield facts({"to fit": "\n".join(_remedies(result, why, fewest))})
+    yield facts({"to fit": "\n".join(_remedies(result, why, fewest)), **rows})
 
 
 def _memory_terms(stage: StageEvaluation) -> Table:
@@ -174,7 +178,7 @@ def _memory_terms(stage: StageEvaluation) -> Table:
     return table
 
 
-def _conflict(why: Failure, fewest: str | None) -> Text:
+def _no_placement(why: Failure, fewest: str | None) -> Text:
     text = Text("infeasible: ", style="bold red")
     text.append(shortage_text(why), style="bold")
     if fewest is not None:

@@ -8,6 +8,7 @@ import click
 
 from nest_opt.cli.exact_command import time_limit_option
 from nest_opt.cli.group import EXIT_NO, json_option
+from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
     from nest_opt.api import ExactResult, VerifyResult
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also run the plan as a 1F1B pipeline, event by event.",
 )
+@register_option
 @json_option
 def verify_command(
     plan_path: Path,
@@ -90,6 +92,19 @@ def _verify(
             print_report(*simulation_report(simulated(result)))
         if with_exact:
             print_report(*optimum_report(result, optimum))
+
+
+def _optimum(result: "VerifyResult", time_limit_s: float | None) -> "ExactResult":
+    from nest_opt import api
+    from nest_opt.cli.progress import SearchProgress
+
+    with SearchProgress() as progress:
+        return api.exact_pipeline(
+            result.plan.problem,
+            time_limit_s=time_limit_s,
+            progress=progress,
+            watch=progress.program,
+        )
 
 
 def _print_json(

@@ -47,7 +47,7 @@ def no_plan_text(answer: WhatIf) -> str | None:
         return printable(str(answer.error))
     if answer.result.status == "infeasible":
         result = answer.result
-        return f"infeasible: {shortage_text(failure(result.problem, result.diagnosis))}"
+        return f"infeasible: {shortage_text(failure(result))}"
     return None if answer.result.plan else "interrupted: no plan yet"
 
 

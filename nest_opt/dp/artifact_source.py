@@ -6,7 +6,6 @@ number of stages and of replicas.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 
@@ -16,10 +15,11 @@ from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.units import to_ps
 from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
+from nest_opt.dp.matrices import Held
 from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
-from nest_opt.problem import Configuration
+from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
 
 
@@ -171,6 +171,15 @@ class ArtifactSource:
             )
         return self._all_reduce[key]
 
+    def relaxed(self, problem: Problem) -> "ArtifactSource":
+        """Return the cells with a padded batch: there are no constraints here."""
+        return ArtifactSource(Costs(problem))
+
+    @property
+    def layers(self) -> int:
+        """n, the number of layers."""
+        return len(self._problem.model.ids)
+
     def groups(self) -> list[Group]:
         """Return every (t, S, d) with its bound: the least bottleneck, one layer's all-reduce."""
         groups = []
@@ -259,16 +268,14 @@ class ArtifactSource:
         alone = int(np.diagonal(layers.memory(1), 1).max())
         return alone, per_byte * int(layers.parameters[-1])
 
-    def memory(self, case: MemoryCase) -> Iterator[Array]:
-        """Yield, per position from the end, the bytes of every interval."""
-        matrices = self._of(case.configuration)
-        return (matrices.memory(place) for place in range(1, matrices.layers + 1))
+    def memory(self, case: MemoryCase, place: int) -> Array:
+        """Return the bytes of every interval as the last stage but place - 1."""
+        return self._of(case.configuration).memory(place)
 
-    @property
-    def numbers_matter(self) -> bool:
-        """Return False: there are no constraints here."""
-        return False
+    def held(self, stages: int) -> list[Held]:
+        """Return nothing for each stage: there are no constraints here."""
+        return [None] * stages
 
     def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
         """Return the bytes of every interval of S stages, last stage first."""
-        return list(islice(self.memory(case), stages))
+        return [self.memory(case, place) for place in range(1, stages + 1)]

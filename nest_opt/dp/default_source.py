@@ -1,10 +1,12 @@
 """The default cost model's cells of the aligned family, with their bounds."""
 
 from collections.abc import Iterator
-from itertools import chain, count, islice
+from copy import copy
+from itertools import count
 
 import numpy as np
 
+from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
 from nest_opt.dp.chain import INFINITE, Array, Chain
@@ -15,7 +17,7 @@ from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps
 from nest_opt.plan.placement import Cell, DeviceMap
-from nest_opt.problem import Configuration
+from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
 
 
@@ -27,14 +29,33 @@ class DefaultSource:
         self._table = costs.table
         self._devices = costs.problem.cluster.device_count
         self._restriction = restriction(costs.problem)
+        self._replicas = costs.table.replicas
         self._group_sizes = costs.network.group_sizes
         self._matrices: dict[tuple[int, Configuration], PairMatrices] = {}
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
+        self._with_maps: dict[tuple[Configuration, int, int], bool] = {}
         self._passes: dict[
             tuple[tuple[int, Configuration], int | None],
             tuple[Iterator[tuple[int, int]], list[tuple[int, int]]],
         ] = {}
+
+    def relaxed(self, problem: Problem) -> "DefaultSource":
+        """Return the cells under fewer constraints, or with a padded batch: for `fits` alone.
+
+        Memory, levels and device maps are shared; gradients' syncs of degrees
+        that only a padded batch allows are not known.
+        """
+        other = copy(self)
+        other._problem, other._restriction = problem, restriction(problem)
+        other._replicas = legal_replicas(problem)
+        other._matrices, other._passes, other._with_maps = {}, {}, {}
+        return other
+
+    @property
+    def layers(self) -> int:
+        """n, the number of layers."""
+        return self._table.layer_count
 
     def matrices(self, pair: tuple[int, Configuration]) -> PairMatrices:
         """Return the matrices of a pair, built once."""
@@ -76,7 +97,7 @@ class DefaultSource:
         times = self.matrices(pair).plain_layer_times(tuple(inside))
         layers, largest = int(times.sum()), int(times.max())
         per_cut = 2 * self.matrices(pair).least_hop(hop)
-        for replicas in self._table.replicas[pair]:
+        for replicas in self._replicas[pair]:
             rounds = rounds_per_batch(job, microbatch, configuration.ep, replicas)
             assert rounds is not None
             if not self._restriction.allows_replicas(replicas):
@@ -207,6 +228,11 @@ class DefaultSource:
         ]
         return keys[::-1]
 
+    def held(self, stages: int) -> list[Held] | None:
+        """Return the layers that each of S stages must hold; None if pins want more stages."""
+        pins = self._restriction.pins
+        return None if any(pin.least_stages > stages for pin in pins) else self._held(stages)
+
     def _held(self, stages: int) -> list[Held]:
         """Return, for each of so many stages, the layers that pins want in it."""
         held: list[Held] = [None] * stages
@@ -259,7 +285,7 @@ class DefaultSource:
         More replicas than the devices hold are looked at too: they tell how
         many devices would do.
         """
-        for pair, degrees in self._table.replicas.items():
+        for pair, degrees in self._replicas.items():
             if not self._restriction.allows_pair(*pair):
                 continue
             if self._every_map_allowed:
@@ -298,13 +324,35 @@ class DefaultSource:
             return False
         if self._every_map_allowed:
             return True
-        matrices = self.matrices((case.microbatch, case.configuration))
-        vectors = self.vectors(case.configuration)
-        return any(
-            self._restriction.allows_map(device_map)
-            and not any(map(matrices.is_forbidden, chain(*vectors.stage_sets(device_map))))
-            for device_map in self._maps(case.configuration.block_size, case.replicas, stages)
-        )
+        if not self._may_have_levels(case.configuration, stages):
+            return False
+        key = (case.configuration, case.replicas, stages)
+        if key not in self._with_maps:
+            self._with_maps[key] = any(
+                self._allows_map(case.configuration, device_map)
+                for device_map in self._maps(case.configuration.block_size, case.replicas, stages)
+            )
+        return self._with_maps[key]
+
+    def _may_have_levels(self, configuration: Configuration, stages: int) -> bool:
+        """Whether the levels that some map must have are among those allowed.
+
+        Hops up to a level keep a whole pipeline inside one group of it.
+        """
+        if not self._restriction.limits_levels:
+            return True
+        tp, *_ = self._least_levels(configuration)
+        pipeline = self.vectors(configuration).level_of_span(stages * configuration.block_size - 1)
+        return self._restriction.allows_levels(tp, pipeline if stages > 1 else NO_HOP)
+
+    def _allows_map(self, configuration: Configuration, device_map: DeviceMap) -> bool:
+        """Whether a device map, levels included, is what the constraints leave."""
+        if not self._restriction.allows_map(device_map):
+            return False
+        if not self._restriction.limits_levels:
+            return True
+        worst = self.vectors(configuration).worst_levels(device_map)
+        return self._restriction.allows_levels(*worst)
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
@@ -316,21 +364,15 @@ class DefaultSource:
             sum(states[row] for row in self._table.layer_rows) + self._table.reserve_bytes,
         )
 
-    def memory(self, case: MemoryCase) -> Iterator[Array]:
-        """Yield, per position from the end, the least bytes of every interval."""
+    def memory(self, case: MemoryCase, place: int) -> Array:
+        """Return the least bytes of every interval as the last stage but place - 1."""
         matrices = self.matrices((case.microbatch, case.configuration))
-        used = None
-        for place in range(1, self._table.layer_count + 1):
-            if used is None or place <= case.rounds:
-                used = matrices.memory(min(place, case.rounds))
-            yield used
-
-    @property
-    def numbers_matter(self) -> bool:
-        """Whether layers are pinned to stages."""
-        return bool(self._restriction.pins)
+        return matrices.memory(min(place, case.rounds))
 
     def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
         """Return the least bytes of every interval of S stages, last stage first."""
         held = reversed(self._held(stages))
-        return list(map(with_held, islice(self.memory(case), stages), held))
+        return [
+            with_held(self.memory(case, place), layers)
+            for place, layers in enumerate(held, start=1)
+        ]

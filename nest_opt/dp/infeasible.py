@@ -1,18 +1,9 @@
 """Why nothing fits: the closest placement, its heaviest stage, and the least that helps."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 
-from nest_opt.dp.chain import (
-    INFINITE,
-    UNLIMITED,
-    Array,
-    Chain,
-    extend_max,
-    first_ends,
-    suffix_start,
-)
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Chain, first_ends
+from nest_opt.dp.needs import Needs, least_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
 from nest_opt.plan.placement import Cell, DeviceMap, MapOrder
@@ -58,11 +49,12 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     """Find the placement that needs the least memory, and what would make it fit."""
     closest: _Closest | None = None
     devices: int | None = None
+    needs = Needs(source)
     for case in sorted(source.memory_cases(), key=lambda case: _fewest_devices(source, case)):
         if not _may_improve(source, case, closest, devices):
             continue
         block = case.configuration.block_size * case.replicas
-        for stages, need in enumerate(_needs(source, case), start=1):
+        for stages, need in enumerate(needs.of(case), start=1):
             if stages > case.most_stages and devices is not None and block * stages >= devices:
                 break
             if need >= INFINITE or not source.allows(case, stages):
@@ -79,25 +71,6 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices)
 
 
-def _needs(source: CellSource, case: MemoryCase) -> Iterator[int]:
-    """Yield, for S = 1, 2, ..., the least bytes of the heaviest stage; INFINITE if none is legal.
-
-    Pipelines of more stages continue those of fewer from the end, unless it
-    matters which number a stage has.
-    """
-    suffix: Array | None = None
-    for stages, used in enumerate(source.memory(case), start=1):
-        suffix = suffix_start(len(used) - 1) if suffix is None else suffix
-        if not source.numbers_matter:
-            yield int(extend_max(used[:1], suffix)[0])
-            suffix = extend_max(used, suffix)
-        elif source.allows(case, stages):
-            matrices = source.memory_of(case, stages)
-            yield int(reduce(lambda rest, matrix: extend_max(matrix, rest), matrices, suffix)[0])
-        else:
-            yield INFINITE
-
-
 def _fewest_devices(source: CellSource, case: MemoryCase) -> int:
     """Return a lower bound on the devices on which a case fits, from its states alone."""
     _, states = source.memory_floor(case)
@@ -110,10 +83,7 @@ def _may_improve(
     """Whether a case could need less memory, or fewer devices, than what was found."""
     if devices is None or _fewest_devices(source, case) < devices:
         return True
-    largest, states = source.memory_floor(case)
-    if case.most_stages == 0:
-        return False
-    return closest is None or max(largest, states // case.most_stages) < closest.need_bytes
+    return least_bytes(source, case) < (INFINITE if closest is None else closest.need_bytes)
 
 
 def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int, StageEvaluation]:

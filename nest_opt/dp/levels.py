@@ -55,6 +55,7 @@ class LevelVectors:
         self._radix = len(group_sizes) + 1
         self._intra = self._intra_codes()
         self._sets: dict[tuple[int, ...], LevelSet] = {}
+        self._worst: dict[DeviceMap, tuple[int, int]] = {}
 
     def level_of_span(self, span: int) -> int:
         """Return the least level that a set of devices can have if last - first = span."""
@@ -102,6 +103,16 @@ class LevelVectors:
         code = (self._intra[start % self._modulus] * self._radix + hop[:, :-1]) * self._radix
         code += hop[:, 1:]
         return [self._decode(column) for column in code.T]
+
+    def worst_levels(self, device_map: DeviceMap) -> tuple[int, int]:
+        """Return the highest levels of a tp group and of a hop (`NO_HOP` if there is none)."""
+        if device_map not in self._worst:
+            members = [member for stage in self.stage_sets(device_map) for member in stage]
+            self._worst[device_map] = (
+                max(member[0] for member in members),
+                max(max(member[3:]) for member in members),
+            )
+        return self._worst[device_map]
 
     def _hop_levels(self, start: Array, distance: int) -> Array:
         """Return the worst level, over the ranks of a block, of a hop by `distance`.

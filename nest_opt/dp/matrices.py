@@ -103,6 +103,9 @@ class PairMatrices:
         self._mode_times = lru_cache(kept)(self._compute_mode_times)
         self._kept_stage_time = lru_cache(kept)(self._compute_stage_time)
         self._kept_sync = lru_cache(kept)(self._compute_sync)
+        # A stage is asked for as the first of its pipeline, and next as one of a longer.
+        self._kept_memory = lru_cache(2)(self._compute_memory)
+        self._work = lru_cache(None)(self._compute_work)
         self.root = Suffix(suffix_start(n), suffix_start(n))
 
     def _prefix(self, values: tuple[int, ...]) -> Array:
@@ -126,7 +129,7 @@ class PairMatrices:
     def _states(self) -> Array:
         return self._intervals(self._prefix(self._costs.states_bytes))
 
-    def _work(self, mode: Recompute) -> Array:
+    def _compute_work(self, mode: Recompute) -> Array:
         """Return the largest work bytes within each interval."""
         work = np.array(self._costs.work_bytes[mode], np.int64)[self._rows]
         largest = np.zeros((self.layers + 1, self.layers + 1), np.int64)
@@ -153,6 +156,9 @@ class PairMatrices:
 
     def memory(self, in_flight: int) -> Array:
         """Return the least bytes, over modes, of each interval; INFINITE where forbidden."""
+        return self._kept_memory(in_flight)
+
+    def _compute_memory(self, in_flight: int) -> Array:
         least = np.full(self._empty.shape, INFINITE, np.int64)
         for mode in self.modes:
             stash = self._intervals(self._prefix(self._costs.stash_bytes[mode]))
@@ -173,6 +179,7 @@ class PairMatrices:
     def _member_times(self, member: Levels) -> tuple[Array, Array]:
         """Return F without and with full recomputation at one tuple of levels."""
         *group_levels, hop_in, hop_out = member
+        allowed = self._restriction.allows_levels(member[0], max(hop_in, hop_out))
         costs = self._costs
         forward, backward = self._prefix(costs.forward_ps), self.backward_prefix.copy()
         for group, level in zip(GROUPS, group_levels, strict=True):
@@ -180,7 +187,7 @@ class PairMatrices:
                 forward += self._prefix(costs.forward_collective_ps[group][level])
                 backward += self._prefix(costs.backward_collective_ps[group][level])
         plain = self._intervals(forward + backward)
-        if self.is_forbidden(member):
+        if not allowed:
             plain = np.full_like(plain, INFINITE)
         else:
             if hop_in != NO_HOP:
@@ -188,15 +195,6 @@ class PairMatrices:
             if hop_out != NO_HOP:
                 plain = plain + np.array(costs.hop_ps[hop_out], np.int64)[None, :]
         return plain, np.minimum(plain + self._intervals(forward), INFINITE)
-
-    def is_forbidden(self, member: Levels) -> bool:
-        """Whether a tuple of levels has a tp group or a hop on a level above its limit."""
-        tp, _, _, hop_in, hop_out = member
-        most_tp = self._restriction.highest_tp_level
-        most_hop = self._restriction.highest_hop_level
-        return (most_tp is not None and tp > most_tp) or (
-            most_hop is not None and max(hop_in, hop_out) > most_hop
-        )
 
     def stage_time(self, levels: LevelSet, in_flight: int, held: Held = None) -> Array:
         """Return the least F of each interval that fits with `in_flight` stashes."""

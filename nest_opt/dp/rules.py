@@ -104,6 +104,11 @@ class Restriction:
         """Whether hops or tensor-parallel groups are limited to some levels."""
         return self.highest_hop_level is not None or self.highest_tp_level is not None
 
+    def allows_levels(self, tp: int, hop: int) -> bool:
+        """Whether a tensor-parallel group and a hop may be on these levels."""
+        most_tp, most_hop = self.highest_tp_level, self.highest_hop_level
+        return (most_tp is None or tp <= most_tp) and (most_hop is None or hop <= most_hop)
+
     def allows_map(self, device_map: DeviceMap) -> bool:
         """Whether a device map satisfies all that is asked of it."""
         return all(allows(device_map) for allows in self.device_maps)

@@ -6,8 +6,9 @@ from typing import Protocol
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import Array, Chain
+from nest_opt.dp.matrices import Held
 from nest_opt.plan.placement import Cell
-from nest_opt.problem import Configuration
+from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
 
 
@@ -50,6 +51,15 @@ class MemoryCase:
 
 class CellSource(Protocol):
     """A cost model as the search sees it."""
+
+    def relaxed(self, problem: Problem) -> "CellSource":
+        """Return the cells under fewer constraints, or with a padded batch: for `fits` alone."""
+        ...
+
+    @property
+    def layers(self) -> int:
+        """n, the number of layers."""
+        ...
 
     def groups(self) -> list[Group]:
         """Return every group that may hold a legal plan, with a proved bound each."""
@@ -95,13 +105,12 @@ class CellSource(Protocol):
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
         ...
 
-    def memory(self, case: MemoryCase) -> Iterator[Array]:
-        """Yield, per position from the end, the least bytes of every interval, pins aside."""
+    def memory(self, case: MemoryCase, place: int) -> Array:
+        """Return the least bytes of every interval as the last stage but place - 1, pins aside."""
         ...
 
-    @property
-    def numbers_matter(self) -> bool:
-        """Whether a stage's number, beyond its position from the end, tells what it may hold."""
+    def held(self, stages: int) -> list[Held] | None:
+        """Return the layers that each of S stages must hold; None if pins want more stages."""
         ...
 
     def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:

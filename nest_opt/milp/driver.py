@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from heapq import heapify, heappop
 from math import ceil
 
@@ -19,15 +20,17 @@ from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.coefficients import CoefficientSource
 from nest_opt.milp.extract import confirm, overfull_stages, rounded
 from nest_opt.milp.memory import forbid_overfull
-from nest_opt.milp.result import ExactSearch, SearchTimes, Status
+from nest_opt.milp.result import ExactSearch, ProgramProgress, SearchTimes, Status
 from nest_opt.plan.check import check
-from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, placement_cell
+from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.family import outside
 from nest_opt.plan.placement import Cell, Placement
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.options import SolverOptions
-from nest_opt.solver.status import Limit, SolverAnswer
+from nest_opt.solver.status import Limit, SolverAnswer, SolverProgress
 
 Progress = Callable[[int, int, int | None], None]
+Watch = Callable[[ProgramProgress], None]
 
 # HiGHS's feasibility tolerance, relative to a bound: what its claim may be off by.
 BOUND_TOLERANCE = 1e-6
@@ -65,6 +68,7 @@ def search(
     limits: SearchLimits | None = None,
     start: Placement | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> ExactSearch:
     """Find the best placement of the aligned family by integer programs.
 
@@ -77,7 +81,10 @@ def search(
     start
         A legal placement of the family: the first incumbent.
     progress
-        Called with (cells done, cells, best value in ps or None).
+        Called with (cells done, cells, best value in ps or None), first while
+        all cells are bounded, then while they are settled.
+    watch
+        Called about once a second while a program runs.
 
     A KeyboardInterrupt ends the search with incumbent and bound.
 
@@ -92,7 +99,7 @@ def search(
     SolverError
         If HiGHS fails, or its answer does not stand up to checker and evaluator.
     """
-    return _Search(costs, limits or SearchLimits(), progress).run(start)
+    return _Search(costs, limits or SearchLimits(), progress, watch).run(start)
 
 
 # Above any objective value: a stage is below 2**60 ps, m below 2**41.
@@ -120,12 +127,19 @@ class _Search:
     `_settled` is the least bound of the cells that a program was run for.
     """
 
-    def __init__(self, costs: Costs, limits: SearchLimits, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        costs: Costs,
+        limits: SearchLimits,
+        progress: Progress | None,
+        watch: Watch | None,
+    ) -> None:
         self._begin = time.perf_counter()
         self._costs = costs
         self._source = CoefficientSource(costs)
         self._limits = limits
         self._progress = progress
+        self._watch = watch
         self._incumbent: tuple[Placement, Evaluation] | None = None
         self._queue: list[tuple[int, tuple[object, ...], Cell]] = []
         self._filled = False
@@ -153,17 +167,15 @@ class _Search:
 
     def _take_start(self, start: Placement) -> None:
         """Take a legal placement of the family as incumbent."""
-        cell = placement_cell(self._costs.problem, start)
         evaluation = evaluate(self._costs, start)
         violations = check(self._costs, start, evaluation)
         if violations:
             raise PlanError(f"start: the placement is illegal ({violations[0]})")
-        family = aligned_cells(self._costs)
-        if not isinstance(cell, Cell) or not any(_same(cell, other) for other in family):
+        found = outside(self._costs, start)
+        if found:
             # Its value would not be one of the family, and the bound would be wrong.
             raise PlanError(
-                f"start: found order {start.order}, pitch {start.pitch}, dp {start.replicas}, "
-                f"{start.configurations[0]}, which is no cell of the search space: "
+                f"start: found {found}, which is outside the search space: "
                 "start from a plan of the aligned family"
             )
         self._incumbent = start, evaluation
@@ -171,7 +183,9 @@ class _Search:
     def _fill(self) -> None:
         """Bound every cell; those that cannot fit are settled."""
         begin = time.perf_counter()
-        for cell in aligned_cells(self._costs):
+        cells = list(aligned_cells(self._costs))
+        for cell in cells:
+            self._tell(self._tally.cells, len(cells))
             self._tally.cells += 1
             bound = bound_ps(self._source.of(cell))
             if bound is not None:
@@ -179,6 +193,29 @@ class _Search:
         heapify(self._queue)
         self._filled = True
         self._tally.bounds_s = time.perf_counter() - begin
+
+    def _tell(self, done: int, cells: int) -> None:
+        if self._progress:
+            self._progress(done, cells, self._value())
+
+    def _tell_program(self, formulation: Formulation, progress: SolverProgress) -> None:
+        """Tell where the search is while the program of the first open cell runs."""
+        if self._watch is None:
+            return
+        unit = formulation.units.time_ps
+        known = [self._value()]
+        if progress.objective is not None:
+            known.append(round(progress.objective * unit))
+        of_cell, *_ = self._queue[0]
+        if progress.dual_bound is not None:
+            of_cell = max(of_cell, self._below(progress.dual_bound, unit))
+        value = min((value for value in known if value is not None), default=None)
+        others = [bound for bound, *_ in self._queue[1:3]]
+        bound = min(of_cell, self._settled, *others, _NO_LIMIT if value is None else value)
+        self._watch(ProgramProgress(value, bound, progress.nodes, progress.elapsed_s))
+
+    def _value(self) -> int | None:
+        return None if self._incumbent is None else self._incumbent[1].value_ps
 
     def _threshold(self) -> int:
         """Return the value that a cell's bound must be below to matter."""
@@ -194,9 +231,7 @@ class _Search:
 
     def _next(self) -> Limit | None:
         """Run the program of the cell with the least bound; return the limit that it met."""
-        if self._progress:
-            value = None if self._incumbent is None else self._incumbent[1].value_ps
-            self._progress(self._tally.cells - len(self._queue), self._tally.cells, value)
+        self._tell(self._tally.cells - len(self._queue), self._tally.cells)
         bound, _, cell = self._queue[0]
         formulation, answer, raw = self._solve(cell)
         proved = self._proved(formulation, answer)
@@ -245,6 +280,7 @@ class _Search:
                 self._remaining_s(), self._limits.node_limit, relative_gap=self._limits.gap
             ),
             cutoff=None if self._incumbent is None else float(cutoff / formulation.units.time_ps),
+            watch=partial(self._tell_program, formulation),
         )
         self._count(formulation, answer)
         return answer
@@ -263,6 +299,11 @@ class _Search:
         bound, unit = answer.report.dual_bound, formulation.units.time_ps
         if bound is None:
             return 0
+        return self._below(bound, unit)
+
+    @staticmethod
+    def _below(bound: float, unit: int) -> int:
+        """Return what a bound of the solver proves, given its tolerance."""
         return ceil((bound - BOUND_TOLERANCE * max(1.0, abs(bound))) * unit)
 
     def _result(self, stopped: Limit | None) -> ExactSearch:
@@ -313,16 +354,4 @@ def _place(cell: Cell) -> tuple[object, ...]:
         cell.configuration,
         device_map.order != "pp-inner",
         device_map.pitch,
-    )
-
-
-def _same(left: Cell, right: Cell) -> bool:
-    """Whether two cells have the same degrees and put every block on the same devices."""
-    shape = [
-        (cell.pair, cell.device_map.replicas, cell.device_map.stages) for cell in (left, right)
-    ]
-    return shape[0] == shape[1] and all(
-        left.device_map.block_start(replica, stage) == right.device_map.block_start(replica, stage)
-        for replica in range(left.device_map.replicas)
-        for stage in range(left.device_map.stages)
     )

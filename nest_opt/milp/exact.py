@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from nest_opt.milp.result import ExactSearch
+from nest_opt.milp.result import ExactSearch, ProgramProgress
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
 from nest_opt.problem import Problem
 
 Progress = Callable[[int, int, int | None], None]
+Watch = Callable[[ProgramProgress], None]
 
 
 def check_request(costs: Costs, time_limit_s: float | None, gap: float) -> None:
@@ -35,6 +36,7 @@ def exact(
     node_limit: int | None = None,
     gap: float = 0.0,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> ExactSearch:
     """Find the best placement of the aligned family by integer programs.
 
@@ -51,7 +53,10 @@ def exact(
     gap
         Share of the value by which a plan may be above the bound.
     progress
-        Called with (cells done, cells, best value in ps or None).
+        Called with (cells done, cells, best value in ps or None), first while
+        all cells are bounded, then while they are settled.
+    watch
+        Called about once a second while the program of a cell runs.
 
     A KeyboardInterrupt ends the search with incumbent and bound.
 
@@ -69,4 +74,6 @@ def exact(
     """
     from nest_opt.milp.driver import SearchLimits, search
 
-    return search(Costs(problem), SearchLimits(time_limit_s, node_limit, gap), start, progress)
+    return search(
+        Costs(problem), SearchLimits(time_limit_s, node_limit, gap), start, progress, watch
+    )

@@ -33,6 +33,26 @@ class SearchTimes:
 
 
 @dataclass(frozen=True)
+class ProgramProgress:
+    """Where a search is while the program of a cell runs.
+
+    Attributes
+    ----------
+    value_ps
+        Of the best plan so far, as the solver has it, None without one.
+    bound_ps
+        No plan of the family has a lower value.
+    nodes, elapsed_s
+        Branch-and-bound nodes and seconds of this program so far.
+    """
+
+    value_ps: int | None
+    bound_ps: int
+    nodes: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
 class ExactSearch:
     """What a search over cells with the integer program found.
 

@@ -1,6 +1,8 @@
-"""The aligned family: the distinct device maps for given degrees."""
+"""The aligned family: the distinct device maps for given degrees, and who is a member."""
 
-from nest_opt.plan.placement import DeviceMap
+from nest_opt.cost.build import legal_replicas
+from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.placement import Blocks, DeviceMap, Placement
 from nest_opt.problem import SearchSpace
 
 
@@ -32,16 +34,68 @@ def aligned_maps(
 ) -> list[DeviceMap]:
     """Return the distinct device maps of the family, pp-inner and small pitches first."""
     maps: list[DeviceMap] = []
-    seen: set[tuple[int, int]] = set()
+    seen: set[tuple[int, int, int]] = set()
     for order in ("pp-inner", "dp-inner"):
         if order not in search.order:
             continue
         inner, outer = (stages, replicas) if order == "pp-inner" else (replicas, stages)
         for pitch in pitches(group_sizes, devices, inner * block_size, outer, search):
-            steps = (pitch, block_size) if order == "pp-inner" else (block_size, pitch)
-            # A step that is never taken does not tell maps apart.
-            taken = (steps[0] * (replicas > 1), steps[1] * (stages > 1))
-            if taken not in seen:
-                seen.add(taken)
-                maps.append(DeviceMap(block_size, replicas, stages, order, pitch))
+            device_map = DeviceMap(block_size, replicas, stages, order, pitch)
+            if _corners(device_map) not in seen:
+                seen.add(_corners(device_map))
+                maps.append(device_map)
     return maps
+
+
+def _corners(device_map: DeviceMap) -> tuple[int, int, int]:
+    """Return the starts of three blocks, which tell where all are: the steps are equal."""
+    last_replica, last_stage = device_map.replicas - 1, device_map.stages - 1
+    return (
+        device_map.block_start(0, 0),
+        device_map.block_start(last_replica, 0),
+        device_map.block_start(0, last_stage),
+    )
+
+
+def outside(costs: Costs, placement: Placement) -> str | None:
+    """Return what puts a placement outside the family of its problem's search space.
+
+    None for a member. A device map is one by the devices that it uses,
+    whatever it is called.
+    """
+    problem, search = costs.problem, costs.problem.search
+    if not placement.is_uniform:
+        return f"configurations {', '.join(map(str, placement.configurations))}"
+    k = placement.configurations[0]
+    legal = legal_replicas(problem)
+    if (placement.microbatch, k) not in legal:
+        return f"microbatch {placement.microbatch}, {k}"
+    if placement.replicas not in legal[placement.microbatch, k]:
+        return f"dp {placement.replicas}"
+    if search.pp and placement.stages not in search.pp:
+        return f"pp {placement.stages}"
+    for stage, mode in enumerate(placement.recompute):
+        if mode not in search.recompute:
+            return f"recompute {mode} of stage {stage}"
+    family = aligned_maps(
+        costs.network.group_sizes,
+        problem.cluster.device_count,
+        k.block_size,
+        placement.replicas,
+        placement.stages,
+        search,
+    )
+    if any(_same_blocks(placement.device_map, member) for member in family):
+        return None
+    return f"order {placement.order}" + (f", pitch {placement.pitch}" if placement.pitch else "")
+
+
+def _same_blocks(left: Blocks, right: Blocks) -> bool:
+    """Whether two maps of one shape put every block on the same devices, rank by rank."""
+    if isinstance(left, DeviceMap) and isinstance(right, DeviceMap):
+        return _corners(left) == _corners(right)
+    return all(
+        tuple(left.block(replica, stage)) == tuple(right.block(replica, stage))
+        for replica in range(left.replicas)
+        for stage in range(left.stages)
+    )

@@ -12,7 +12,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,10 +22,22 @@ from pyomo.contrib.solver.solvers.highs import Highs
 
 from nest_opt.errors import SolverError
 from nest_opt.solver.options import Setting, SolverOptions
-from nest_opt.solver.status import Limit, Solution, SolverAnswer, SolverReport, Termination
+from nest_opt.solver.status import (
+    Limit,
+    Solution,
+    SolverAnswer,
+    SolverProgress,
+    SolverReport,
+    Termination,
+)
 
 # HiGHS refuses another number later in the same process.
 THREADS = 2
+
+# Between two reports of a running solve; HiGHS asks back about as often.
+REPORT_S = 1.0
+
+Watch = Callable[[SolverProgress], None]
 
 # Presolve of 1.14.0 and conflict analysis up to 1.15.1 returned wrong optima.
 VERSIONS = ((1, 16), (1, 17))
@@ -96,7 +108,11 @@ class HighsSession:
         self._highs.set_instance(model)
         self._handover_s = time.perf_counter() - start
         self._interrupted = False
+        self._watch: Watch | None = None
+        self._next_report_s = 0.0
+        self._failure: Exception | None = None
         engine = self._highs._solver_model
+        engine.cbMipInterrupt += self._report
         engine.cbMipInterrupt += self._stop_if_interrupted
         engine.cbSimplexInterrupt += self._stop_if_interrupted
         _refuse_extreme(self._highs)
@@ -107,6 +123,7 @@ class HighsSession:
         *,
         cutoff: float | None = None,
         start: Iterable[tuple[Any, float]] = (),
+        watch: Watch | None = None,
     ) -> SolverAnswer:
         """Minimise.
 
@@ -120,6 +137,9 @@ class HighsSession:
             (Variable, value) pairs to start from: at least all integer ones,
             HiGHS completes the rest. Presolve is off then, since HiGHS carries
             a start into the presolved model wrongly and returns wrong optima.
+        watch
+            Called about once a second while HiGHS branches. What it raises ends
+            the solve: a KeyboardInterrupt like Ctrl-C, another exception as itself.
 
         Raises
         ------
@@ -135,6 +155,8 @@ class HighsSession:
         if self._set_start(start):
             settings["presolve"] = "off"
         begin = time.perf_counter()
+        self._watch, self._failure = watch, None
+        self._next_report_s = time.monotonic() + REPORT_S
         with self._interruptible():
             results = self._highs.solve(
                 self._model,
@@ -146,6 +168,8 @@ class HighsSession:
                 solver_options=settings,
             )
         elapsed = time.perf_counter() - begin
+        if self._failure is not None:
+            raise self._failure
         return self._answer(results, cutoff, elapsed)
 
     @contextmanager
@@ -174,6 +198,26 @@ class HighsSession:
         finally:
             log.setLevel(level)
             signal.signal(signal.SIGINT, before)
+
+    def _report(self, event: Any) -> None:
+        """Tell who watches; an exception must not reach HiGHS, which cannot pass it on."""
+        if self._watch is None or time.monotonic() < self._next_report_s:
+            return
+        self._next_report_s = time.monotonic() + REPORT_S
+        data = event.data_out
+        try:
+            self._watch(
+                SolverProgress(
+                    _finite(data.mip_primal_bound),
+                    _finite(data.mip_dual_bound),
+                    max(0, int(data.mip_node_count)),
+                    float(data.running_time),
+                )
+            )
+        except KeyboardInterrupt:
+            self._interrupted = True
+        except Exception as error:  # Raised again after the solve.
+            self._failure, self._interrupted = error, True
 
     def _stop_if_interrupted(self, event: Any) -> None:
         # Always set: the mark of an earlier solve would stay.
@@ -225,6 +269,10 @@ class HighsSession:
         # The hand-over belongs to the first solve alone.
         self._handover_s = 0.0
         return SolverAnswer(termination, solution, report)
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if np.isfinite(number) else None
 
 
 def _dual_bound(

@@ -9,6 +9,27 @@ Limit = Literal["time", "nodes", "interrupt"]
 
 
 @dataclass(frozen=True)
+class SolverProgress:
+    """Where a running solve is.
+
+    Attributes
+    ----------
+    objective, dual_bound
+        Of the best solution so far, and what no solution is below; None if
+        there is none.
+    nodes
+        Branch-and-bound nodes so far.
+    elapsed_s
+        Seconds so far.
+    """
+
+    objective: float | None
+    dual_bound: float | None
+    nodes: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
 class Termination:
     """How a solve ended.
 

@@ -2,40 +2,56 @@
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from decimal import Decimal
 from math import prod
 from typing import Any
 
-from oracle import layer_names
+from nest_opt.errors import InstanceError
+from nest_opt.problem import Problem
+from nest_opt.problem.files import to_json_data
+from nest_opt.problem.validation import build
 
 Data = dict[str, Any]
 
+AMPLE_BYTES = 10**9
 
-def shrink(data: Data, holds: Callable[[Data], bool]) -> Data:
+
+def shrink(problem: Problem, holds: Callable[[Problem], bool]) -> Problem:
     """Return a problem for which `holds` is true and of no smaller neighbour is.
 
-    `holds` must be true of `data`, and false of data that is no valid problem.
+    Neighbours have fewer layers, devices, degrees or constraints, or smaller
+    or rounder numbers. The parameters of a user's constraint only lose the names
+    of layers that are gone: what else they may be is the user's to say. The
+    problem comes back as it is if `holds` is false of it.
     """
-    current = _plainly_written(data)
-    if not holds(current):
-        return data
+    current = _plainly_written(problem)
+    if not _is_one(current, holds):
+        return problem
     while True:
-        found = next((smaller for smaller in neighbours(current) if holds(smaller)), None)
+        found = next((smaller for smaller in neighbours(current) if _is_one(smaller, holds)), None)
         if found is None:
-            return current
+            return build(Problem, current, "shrunk")
         current = found
 
 
-def _plainly_written(data: Data) -> Data:
-    """Return the same problem with repeated layers and devices of one kind written out."""
-    plain = deepcopy(data)
+def _is_one(data: Data, holds: Callable[[Problem], bool]) -> bool:
+    try:
+        return holds(build(Problem, data, "shrunk"))
+    except InstanceError:
+        return False
+
+
+def _plainly_written(problem: Problem) -> Data:
+    """Return a problem's data with repeated layers and devices of one kind written out."""
+    plain = to_json_data(problem)
+    types = [entry.type for entry in problem.model.layers for _ in range(entry.repeat)]
     plain["model"]["layers"] = [
-        {"id": name, "type": entry["type"]}
-        for entry in data["model"]["layers"]
-        for name in layer_names(entry)
+        {"id": name, "type": kind} for name, kind in zip(problem.model.ids, types, strict=True)
     ]
-    groups = data["cluster"]["devices"]
-    count = sum(group["count"] for group in groups)
-    plain["cluster"]["devices"] = [{"kind": groups[0]["kind"], "count": count}]
+    kind = problem.cluster.devices[0].kind
+    plain["cluster"]["devices"] = [{"kind": kind, "count": problem.cluster.device_count}]
+    plain.setdefault("search", {})
+    plain.setdefault("constraints", [])
     return plain
 
 
@@ -45,6 +61,7 @@ def neighbours(data: Data) -> Iterator[Data]:
     yield from _fewer_devices(data)
     yield from _fewer_pairs(data)
     yield from _fewer_fields(data)
+    yield from _plainer_constraints(data)
     yield from _plainer_profiles(data)
     yield from _plainer_numbers(data)
 
@@ -76,16 +93,21 @@ def _without_references(data: Data, layer: str) -> Data:
     model = data["model"]
     if "edges" in model:
         model["edges"] = [e for e in model["edges"] if layer not in (e["source"], e["target"])]
-    kept = []
-    for constraint in data.get("constraints", ()):
-        if layer in constraint.get("layers", ()):
-            constraint["layers"].remove(layer)
-            if len(constraint["layers"]) < 2:
-                continue
-        if constraint.get("after") != layer:
-            kept.append(constraint)
-    data["constraints"] = kept
+    kept = (_without(layer, constraint) for constraint in data["constraints"])
+    data["constraints"] = [
+        constraint
+        for constraint in kept
+        if constraint.get("after") != layer
+        and len(constraint.get("layers", "any")) > (constraint["type"] != "pinned-layers")
+    ]
     return data
+
+
+def _without(value: str, item: Any) -> Any:
+    """Return an item without a value in its arrays."""
+    if isinstance(item, dict):
+        return {name: _without(value, part) for name, part in item.items()}
+    return [part for part in item if part != value] if isinstance(item, list) else item
 
 
 def _fewer_devices(data: Data) -> Iterator[Data]:
@@ -141,7 +163,7 @@ def _fewer_pairs(data: Data) -> Iterator[Data]:
 
 def _fewer_fields(data: Data) -> Iterator[Data]:
     """Drop constraints, edges, and fields that have a default."""
-    for number in range(len(data.get("constraints", ()))):
+    for number in range(len(data["constraints"])):
         smaller = deepcopy(data)
         del smaller["constraints"][number]
         yield smaller
@@ -159,14 +181,38 @@ def _fewer_fields(data: Data) -> Iterator[Data]:
             smaller = deepcopy(data)
             del smaller[room][name]
             yield smaller
-    for name in data["cluster"]["device_kinds"]["device"].keys() - {"memory_bytes"}:
+    for name in sorted(_device_kind(data).keys() - {"memory_bytes"}):
         smaller = deepcopy(data)
-        del smaller["cluster"]["device_kinds"]["device"][name]
+        del _device_kind(smaller)[name]
         yield smaller
 
 
+def _device_kind(data: Data) -> Data:
+    kind: Data = data["cluster"]["device_kinds"][data["cluster"]["devices"][0]["kind"]]
+    return kind
+
+
+def _plainer_constraints(data: Data) -> Iterator[Data]:
+    """Shorten the arrays of constraints and lower their numbers, but for a user's parameters."""
+    for number, constraint in enumerate(data["constraints"]):
+        for field, value in constraint.items():
+            for plainer in _plainer_values(value):
+                smaller = deepcopy(data)
+                smaller["constraints"][number][field] = plainer
+                yield smaller
+
+
+def _plainer_values(value: Any) -> Iterator[Any]:
+    """Yield shorter arrays, and whole numbers nearer to 0."""
+    if isinstance(value, list):
+        yield from (value[:place] + value[place + 1 :] for place in range(len(value)))
+    elif isinstance(value, int) and not isinstance(value, bool) and value:
+        sign = 1 if value > 0 else -1
+        yield from sorted({0, sign, value - value // 2, value - sign} - {value}, key=abs)
+
+
 def _plainer_profiles(data: Data) -> Iterator[Data]:
-    """Take collectives, what hides them, and parameters out of a layer type."""
+    """Take collectives, what hides them, parameters, bytes and backward passes out of a type."""
     for name, kind in data["model"]["layer_types"].items():
         for field, plain in (
             ("collectives", []),
@@ -174,17 +220,18 @@ def _plainer_profiles(data: Data) -> Iterator[Data]:
             ("expert_parameters", 0),
             ("backward_input_s", 0),
             ("backward_weight_s", 0),
+            ("recompute", {"none": {"stash_bytes": 0}}),
         ):
             if any(profile.get(field, plain) != plain for profile in kind["profiles"]):
                 smaller = deepcopy(data)
                 for profile in smaller["model"]["layer_types"][name]["profiles"]:
                     profile[field] = deepcopy(plain)
                 yield smaller
-        calls = [call for profile in kind["profiles"] for call in profile["collectives"]]
+        calls = [call for profile in kind["profiles"] for call in profile.get("collectives", ())]
         if any("hidden_s" in call for call in calls):
             smaller = deepcopy(data)
             for profile in smaller["model"]["layer_types"][name]["profiles"]:
-                for call in profile["collectives"]:
+                for call in profile.get("collectives", ()):
                     call.pop("hidden_s", None)
             yield smaller
         if any(kind["output_bytes"].values()):
@@ -208,14 +255,21 @@ def _plainer_numbers(data: Data) -> Iterator[Data]:
         for level in smaller["cluster"]["network"]["levels"]:
             level["latency_s"] = 0
         yield smaller
-    if data["cluster"]["device_kinds"]["device"]["memory_bytes"] < 10**9:
+    if _device_kind(data)["memory_bytes"] < AMPLE_BYTES:
         smaller = deepcopy(data)
-        smaller["cluster"]["device_kinds"]["device"]["memory_bytes"] = 10**9
+        _device_kind(smaller)["memory_bytes"] = AMPLE_BYTES
         yield smaller
     smaller = deepcopy(data)
     for kind in smaller["model"]["layer_types"].values():
         for profile in kind["profiles"]:
             for name in ("forward_s", "backward_input_s", "backward_weight_s"):
-                profile[name] = round(profile[name])
+                profile[name] = _one_digit(profile[name])
     if smaller != data:
         yield smaller
+
+
+def _one_digit(number: float | str) -> str | float:
+    """Round a number to its first digit."""
+    exact = Decimal(str(number))
+    rounded = Decimal(f"{exact:.0e}")
+    return number if rounded == exact else str(rounded)

@@ -1,0 +1,86 @@
+"""How much memory pipelines need at least, whatever their times; and whether one fits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, extend_max, suffix_start
+from nest_opt.dp.matrices import Held, with_held
+from nest_opt.dp.source import CellSource, MemoryCase
+from nest_opt.problem import Configuration
+
+
+@dataclass
+class _Suffix:
+    """The last stages of a pipeline: the least bytes of their heaviest, from each layer on.
+
+    Pipelines whose ends must hold the same layers share these, through `longer`.
+    """
+
+    need_bytes: Array
+    longer: dict[Held, "_Suffix"] = field(default_factory=dict)
+
+
+class Needs:
+    """The least bytes of the heaviest stage, by case and number of stages, each found once."""
+
+    def __init__(self, source: CellSource) -> None:
+        self._source = source
+        self._known: dict[tuple[int, Configuration, int], tuple[Iterator[int], list[int]]] = {}
+
+    def of(self, case: MemoryCase) -> Iterator[int]:
+        """Yield, for S = 1, 2, ..., the least bytes; `INFINITE` if no such pipeline is legal."""
+        return (self.at(case, stages) for stages in range(1, self._source.layers + 1))
+
+    def at(self, case: MemoryCase, stages: int) -> int:
+        """Return the least bytes of S stages, at most one for each layer."""
+        # More rounds than layers hold no more stashes.
+        key = (case.microbatch, case.configuration, min(case.rounds, self._source.layers))
+        if key not in self._known:
+            self._known[key] = self._compute(case), []
+        rest, found = self._known[key]
+        while len(found) < stages:
+            found.append(next(rest))
+        return found[stages - 1]
+
+    def _compute(self, case: MemoryCase) -> Iterator[int]:
+        root = _Suffix(suffix_start(self._source.layers))
+        for stages in range(1, self._source.layers + 1):
+            held = self._source.held(stages)
+            if held is None:
+                yield INFINITE
+                continue
+            first, *others = held
+            suffix = root
+            for place, layers in enumerate(reversed(others), start=1):
+                if layers not in suffix.longer:
+                    used = with_held(self._source.memory(case, place), layers)
+                    suffix.longer[layers] = _Suffix(extend_max(used, suffix.need_bytes))
+                suffix = suffix.longer[layers]
+            used = with_held(self._source.memory(case, stages), first)
+            yield int(extend_max(used[:1], suffix.need_bytes)[0])
+
+
+def fits(source: CellSource, limit_bytes: int) -> bool:
+    """Whether some legal placement on these devices needs at most so many bytes on each."""
+    needs = Needs(source)
+    possible: list[int] | None = None
+    for case in source.memory_cases():
+        if possible is None:
+            # Whatever the memory, it is a matter of the layers: one case speaks for all.
+            possible = [s for s, need in enumerate(needs.of(case), start=1) if need < INFINITE]
+        if limit_bytes < UNLIMITED and least_bytes(source, case) > limit_bytes:
+            continue
+        for stages in possible:
+            if stages > case.most_stages or not source.allows(case, stages):
+                continue
+            if limit_bytes == UNLIMITED or needs.at(case, stages) <= limit_bytes:
+                return True
+    return False
+
+
+def least_bytes(source: CellSource, case: MemoryCase) -> int:
+    """Return a lower bound on the bytes of the heaviest stage; `INFINITE` if there is no room."""
+    if case.most_stages == 0:
+        return INFINITE
+    largest, states = source.memory_floor(case)
+    return max(largest, states // case.most_stages)
