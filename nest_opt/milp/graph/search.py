@@ -41,6 +41,14 @@ from nest_opt.solver.status import Limit, SolverAnswer
 # Above any load: tables are below 2**60 ps.
 _NO_LIMIT = 2**120
 
+# The cuts of orders are hard to beat: HiGHS does better to prove than to seek.
+_PROVE = {
+    "mip_heuristic_effort": 0.0,
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+}
+
 Progress = Callable[[int, int, int | None], None]
 
 
@@ -237,7 +245,12 @@ class _Search:
         # The incumbent goes in as a cutoff: what is not better is of no interest.
         cutoff = None if cutoff_ps is None else (cutoff_ps - 0.5) / formulation.units.time_ps
         limits = self._limits
-        options = SolverOptions(self._remaining_s(), limits.node_limit, relative_gap=limits.gap)
+        options = SolverOptions(
+            self._remaining_s(),
+            limits.node_limit,
+            relative_gap=limits.gap,
+            settings=_PROVE if cutoff and self._parts.contiguous else {},
+        )
         answer = session.solve(options, cutoff=cutoff)
         tally.nodes += answer.report.nodes
         tally.exact_units &= formulation.units.exact
