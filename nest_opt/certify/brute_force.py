@@ -185,19 +185,20 @@ def enumerate_cells(problem: Problem) -> Iterator[Cell]:
     devices = problem.cluster.device_count
     layers = len(problem.model.ids)
     asked = problem.search
-    for microbatch, configuration in _degrees(problem):
+    degrees = list(_degrees(problem))
+    for microbatch, configuration in degrees:
         a = configuration.block_size
+        widths = {
+            k.block_size
+            for b, k in degrees
+            if b == microbatch and _may_meet(asked.per_stage, configuration, k)
+        }
         for replicas, stages in product(range(1, devices + 1), range(1, layers + 1)):
             rounds = _rounds(problem, microbatch * configuration.ep * replicas)
             if replicas * stages * a > devices or rounds is None:
                 continue
             if (asked.dp and replicas not in asked.dp) or (asked.pp and stages not in asked.pp):
                 continue
-            widths = [
-                k.block_size
-                for b, k in _degrees(problem)
-                if b == microbatch and _may_meet(asked.per_stage, configuration, k)
-            ]
             for device_map in _device_maps(problem, a, replicas, stages, widths):
                 yield Cell(microbatch, configuration, rounds, device_map)
 
