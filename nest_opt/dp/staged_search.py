@@ -87,9 +87,10 @@ def _solve(source: StagedSource, cell: StagedCell, best: _Best) -> None:
     plan found breaks one, sizes are fixed from the first stage on.
     """
     chain = source.chain(cell)
-    if chain is None:
+    weights = source.weights(cell.group)
+    if chain is None or not chain.tighten(weights, best.value_ps - 1):
         return
-    found = least_value(chain, source.weights(cell.group), best.value_ps - 1)
+    found = least_value(chain, weights, best.value_ps - 1)
     if found.value is None:
         return
     _, path = chain.least_sum_time(*min(found.thresholds))

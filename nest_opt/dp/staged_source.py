@@ -18,7 +18,7 @@ import numpy as np
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
-from nest_opt.dp.chain import INFINITE, Array, suffix_start
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.levels import NO_HOP, LevelSet
 from nest_opt.dp.matrices import Held
@@ -213,7 +213,8 @@ class StagedSource:
         weights = objective_weights(self._problem.job.objective, 2, group.rounds)
         layers = int(self._layer_times(group.stage_class).min(axis=0).sum())
         rest = limit - weights.sum_weight * layers
-        return min(limit, rest // weights.max_weight if weights.max_weight else limit)
+        most = rest // weights.max_weight if weights.max_weight else limit
+        return min(limit, most, UNLIMITED)
 
     def _least_sync(self, group: StagedGroup) -> int:
         """Return a lower bound on max X or max Y: that of the first, or the largest, layer."""
