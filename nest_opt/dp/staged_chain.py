@@ -128,9 +128,9 @@ class StagedChain:
         *,
         hidden: bool,
     ) -> None:
-        self._layers = layers
-        self._steps: Sequence[Sequence[Step]] = steps
-        self._states = states
+        self.layers = layers
+        self.steps: Sequence[Sequence[Step]] = steps
+        self.states = states
         every = [step for at in steps for step in at]
         self._has_sync = any(step.sync is not None for step in every)
         self._hidden = hidden and self._has_sync
@@ -163,12 +163,12 @@ class StagedChain:
             return False
         if weights.max_weight:
             most = min(slowest + rest // weights.max_weight, UNLIMITED)
-            self._steps = [
+            self.steps = [
                 [
                     replace(step, time=np.where(step.time <= most, step.time, INFINITE))
                     for step in steps
                 ]
-                for steps in self._steps
+                for steps in self.steps
             ]
         if self._hidden:
             self._budget = min(total + rest, UNLIMITED)
@@ -177,11 +177,11 @@ class StagedChain:
 
     def _least_ahead(self) -> list[Array]:
         """Return, after each position, the least sum F of the stages before by state and layer."""
-        values = np.full((self._states[-1], self._layers + 1), INFINITE)
+        values = np.full((self.states[-1], self.layers + 1), INFINITE)
         values[:, 0] = 0
         found = [values]
-        for steps, count in zip(reversed(self._steps), self._states[-2::-1], strict=True):
-            new = np.full((count, self._layers + 1), INFINITE)
+        for steps, count in zip(reversed(self.steps), self.states[-2::-1], strict=True):
+            new = np.full((count, self.layers + 1), INFINITE)
             for step in steps:
                 rows = np.stack([values[list(targets)].min(axis=0) for _, targets in step.moves])
                 # From the first layer on: the same as from the last, mirrored.
@@ -194,7 +194,7 @@ class StagedChain:
         return found[-2::-1]
 
     def _start(self) -> Array:
-        return np.tile(suffix_start(self._layers), (self._states[0], 1))
+        return np.tile(suffix_start(self.layers), (self.states[0], 1))
 
     def _pass(
         self,
@@ -207,8 +207,8 @@ class StagedChain:
         values = self._start()
         if needs:
             values = np.where(values < INFINITE, -INFINITE, INFINITE)
-        for steps, count in zip(self._steps, self._states[1:], strict=True):
-            new = np.full((count, self._layers + 1), INFINITE, np.int64)
+        for steps, count in zip(self.steps, self.states[1:], strict=True):
+            new = np.full((count, self.layers + 1), INFINITE, np.int64)
             for step in steps:
                 suffixes, matrix = _before(step, values), cost(step)
                 if needs:
@@ -258,8 +258,8 @@ class StagedChain:
         with the most. What lies between is labelled with its need.
         """
         positions = [_Position(self._start(), self._start())]
-        for place, (steps, count) in enumerate(zip(self._steps, self._states[1:], strict=True)):
-            none = np.full((count, self._layers + 1), INFINITE)
+        for place, (steps, count) in enumerate(zip(self.steps, self.states[1:], strict=True)):
+            none = np.full((count, self.layers + 1), INFINITE)
             most = none if self._ahead is None else self._budget - self._ahead[place]
             last, new = positions[-1], _Position(none, most)
             for step in steps:
@@ -350,7 +350,7 @@ class StagedChain:
         self, place: int, here: _Position, after: _Position, state: int, low: int
     ) -> tuple[Step, int, int]:
         """Return (step, state before it, end of its stage) of a least sum."""
-        for step, cost in zip(self._steps[place - 1], here.costs, strict=True):
+        for step, cost in zip(self.steps[place - 1], here.costs, strict=True):
             for sources, targets in step.moves:
                 if state in targets:
                     for source in sources:
