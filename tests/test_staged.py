@@ -1,16 +1,18 @@
 """Plans whose stages differ in tp and sp: dynamic program = brute force, and its passes."""
 
+import copy
 import random
 from collections import Counter
 from itertools import product
+from typing import Any
 
 import pytest
 from agreement import compare
 from plan_features import replicas_differ, sync_counts
-from random_instances import random_staged_data
+from random_instances import MOST_DEVICES, random_staged_data
 
 from nest_opt import InstanceError, Problem, solve
-from nest_opt.certify.brute_force import enumerate_staged_cells
+from nest_opt.certify.brute_force import brute_force, enumerate_staged_cells
 from nest_opt.dp.chain import INFINITE, UNLIMITED
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.search import NO_LIMIT
@@ -165,3 +167,56 @@ def test_passes_equal_enumeration() -> None:
                 hidden += problem.job.objective == "fill-drain" and 0 < most_sync < UNLIMITED
     assert compared >= 300
     assert hidden >= 60
+
+
+def with_devices(data: dict[str, Any], devices: int) -> dict[str, Any]:
+    """Return a problem on another number of devices, in a network with room for them."""
+    cluster = copy.deepcopy(data["cluster"])
+    cluster["network"]["levels"][-1]["size"] *= devices
+    cluster["devices"] = [{"kind": "device", "count": devices}]
+    return {**data, "cluster": cluster}
+
+
+def with_memory(data: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
+    """Return a problem whose devices have another memory."""
+    cluster = copy.deepcopy(data["cluster"])
+    cluster["device_kinds"]["device"]["memory_bytes"] = memory_bytes
+    return {**data, "cluster": cluster}
+
+
+def feasible(data: dict[str, Any]) -> bool:
+    """Whether brute force finds a plan."""
+    try:
+        return brute_force(build(Problem, data, "changed")).value_ps is not None
+    except InstanceError:
+        # The reserve alone takes all of the memory.
+        return False
+
+
+def test_what_would_make_something_fit() -> None:
+    """A diagnosis names the least memory and devices with which brute force finds a plan."""
+    named = never = fewer = differing = 0
+    for seed in range(1000, 1220):
+        data = random_staged_data(seed)
+        try:
+            diagnosis = solve(build(Problem, data, f"seed {seed}")).diagnosis
+        except InstanceError:
+            continue
+        if diagnosis is None:
+            continue
+        if diagnosis.memory_bytes is None:
+            never += 1
+            assert not feasible(with_memory(data, 10**14)), f"seed {seed}"
+        else:
+            named += 1
+            differing += len(set(diagnosis.configurations)) > 1
+            assert feasible(with_memory(data, diagnosis.memory_bytes)), f"seed {seed}"
+            assert not feasible(with_memory(data, diagnosis.memory_bytes - 1)), f"seed {seed}"
+        if diagnosis.devices is not None and diagnosis.devices <= MOST_DEVICES:
+            fewer += 1
+            assert feasible(with_devices(data, diagnosis.devices)), f"seed {seed}"
+            assert not feasible(with_devices(data, diagnosis.devices - 1)), f"seed {seed}"
+    assert named >= 20
+    assert never >= 15
+    assert fewer >= 5
+    assert differing >= 2

@@ -97,11 +97,11 @@ def _solve(source: StagedSource, cell: StagedCell, best: _Best) -> None:
     if source.allows_path(cell, [step.configuration for step, _, _ in path]):
         best.value_ps, best.placement = found.value, source.placement(cell, path)
         return
-    for part in _by_first_size(cell):
+    for part in by_first_size(cell):
         _solve(source, part, best)
 
 
-def _by_first_size(cell: StagedCell) -> Iterator[StagedCell]:
+def by_first_size(cell: StagedCell) -> Iterator[StagedCell]:
     """Yield cells with one size for the first stage that has several; nothing if none has."""
     for stage, allowed in enumerate(cell.allowed):
         sizes = sorted({k.block_size for k in allowed})

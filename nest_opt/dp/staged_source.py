@@ -21,7 +21,7 @@ from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.levels import NO_HOP, LevelSet
-from nest_opt.dp.matrices import Held
+from nest_opt.dp.matrices import Held, with_held
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.staged_chain import StagedChain, StagePath, Step, extend
 from nest_opt.plan.evaluate import Costs
@@ -56,6 +56,11 @@ class StageClass:
     def least(self) -> int:
         """The smallest block."""
         return min(k.block_size for k in self.configurations)
+
+    @property
+    def most(self) -> int:
+        """The largest block."""
+        return max(k.block_size for k in self.configurations)
 
 
 @dataclass(frozen=True)
@@ -235,17 +240,26 @@ class StagedSource:
         bounds = self.unit_bounds(group, limit)
         if not bounds:
             return []
+        found = [
+            (bound, cell) for unit, bound in bounds.items() for cell in self.rows_of(group, unit)
+        ]
+        found += [(min(bounds.values()), cell) for cell in self.columns_of(group)]
+        return sorted(found, key=lambda entry: entry[0])
+
+    def rows_of(self, group: StagedGroup, unit: int) -> Iterator[StagedCell]:
+        """Yield the `pp-inner` cells of a group with so many devices in a replica."""
+        every = (group.stage_class.configurations,) * group.stages
+        for pitch in replica_pitches(
+            self._group_sizes, self._devices, unit, group.replicas, self._problem.search
+        ):
+            # As far as constraints look, a replica is one block.
+            row = DeviceMap(unit, group.replicas, 1, "pp-inner", pitch)
+            if self._restriction.allows_map(row):
+                yield StagedCell(group, "pp-inner", pitch, unit, every)
+
+    def columns_of(self, group: StagedGroup) -> Iterator[StagedCell]:
+        """Yield the `dp-inner` cells of a group."""
         of = group.stage_class
-        every = (of.configurations,) * group.stages
-        found = []
-        for unit, bound in bounds.items():
-            for pitch in replica_pitches(
-                self._group_sizes, self._devices, unit, group.replicas, self._problem.search
-            ):
-                # As far as constraints look, a replica is one block.
-                row = DeviceMap(unit, group.replicas, 1, "pp-inner", pitch)
-                if self._restriction.allows_map(row):
-                    found.append((bound, StagedCell(group, "pp-inner", pitch, unit, every)))
         for pitch, widest in stage_pitches(
             self._group_sizes, self._devices, of.sizes, group.replicas, group.stages,
             self._problem.search,
@@ -256,9 +270,7 @@ class StagedSource:
                 for stage in range(group.stages)
             )
             if all(allowed):
-                cell = StagedCell(group, "dp-inner", pitch, 0, allowed)
-                found.append((min(bounds.values()), cell))
-        return sorted(found, key=lambda entry: entry[0])
+                yield StagedCell(group, "dp-inner", pitch, 0, allowed)
 
     def _allows_row(self, group: StagedGroup, pitch: int, stage: int, size: int) -> bool:
         """Whether the constraints on device maps allow a stage of `dp-inner` by itself."""
@@ -279,9 +291,12 @@ class StagedSource:
             uneven_map(sizes, cell.group.replicas, cell.order, cell.pitch)
         )
 
-    def chain(self, cell: StagedCell) -> StagedChain | None:
-        """Return the dynamic program of a cell, None where stages cannot be so placed."""
-        group, objective = cell.group, self._problem.job.objective
+    def chain(self, cell: StagedCell, *, memory: bool = False) -> StagedChain | None:
+        """Return the dynamic program of a cell, None where stages cannot be so placed.
+
+        With `memory`, bytes stand in the place of times, and there is no sync.
+        """
+        group = cell.group
         held = self._uniform.held(group.stages)
         left = self._sums(cell)
         states: dict[_State, int] = {(0, None, k): n for n, k in enumerate(cell.allowed[-1])}
@@ -303,7 +318,7 @@ class StagedSource:
                     moves.setdefault(target, []).append(number)
             steps.append(
                 [
-                    self._step(cell, here, levels, sync, flight, held[stage], moves, objective)
+                    self._step(cell, here, levels, sync, flight, held[stage], moves, memory)
                     for (here, levels, sync), moves in costs.items()
                 ]
             )
@@ -311,7 +326,7 @@ class StagedSource:
                 return None
             states = after
             counts.append(len(states))
-        hidden = objective == "fill-drain"
+        hidden = self._problem.job.objective == "fill-drain"
         return StagedChain(self._table.layer_count, steps, counts, hidden=hidden)
 
     @staticmethod
@@ -334,18 +349,24 @@ class StagedSource:
 
     def _step(
         self, cell: StagedCell, here: Configuration, levels: LevelSet, sync: LevelSet,
-        flight: int, held: Held, moves: dict[int, list[int]], objective: str,
+        flight: int, held: Held, moves: dict[int, list[int]], memory: bool,
     ) -> Step:  # fmt: skip
         matrices = self._uniform.matrices((cell.group.stage_class.microbatch, here))
         replicas = cell.group.replicas
         together: dict[tuple[int, ...], list[int]] = {}
         for target, sources in moves.items():
             together.setdefault(tuple(sources), []).append(target)
-        shared = objective != "bottleneck" and matrices.has_sync(replicas)
+        shared = self._problem.job.objective != "bottleneck" and matrices.has_sync(replicas)
+        if memory:
+            time = with_held(matrices.memory(flight), held)
+            if any(map(matrices.is_forbidden, levels)):
+                time = np.full_like(time, INFINITE)
+        else:
+            time = matrices.stage_time(levels, flight, held)
         return Step(
             here,
-            matrices.stage_time(levels, flight, held),
-            matrices.sync(replicas, sync) if shared else None,
+            time,
+            matrices.sync(replicas, sync) if shared and not memory else None,
             matrices.backward_prefix,
             tuple((sources, tuple(targets)) for sources, targets in together.items()),
         )
@@ -390,6 +411,55 @@ class StagedSource:
             )
         return self._level_sets[key]
 
+    # What a diagnosis asks
+
+    @property
+    def layers(self) -> int:
+        """n, the number of layers."""
+        return self._table.layer_count
+
+    @property
+    def numbers_matter(self) -> bool:
+        """Whether layers are pinned to stages."""
+        return self._uniform.numbers_matter
+
+    @property
+    def any_map_will_do(self) -> bool:
+        """Whether there is a legal device map wherever the devices suffice."""
+        return self._uniform.every_map_allowed
+
+    @property
+    def replicas_in_a_row(self) -> bool:
+        """Whether `pp-inner` is allowed."""
+        return "pp-inner" in self._problem.search.order
+
+    def allows_stages(self, stages: int) -> bool:
+        """Whether search space and constraints allow a number of stages."""
+        return self._uniform.allows_stages(stages)
+
+    def memory_groups(self) -> Iterator[StagedGroup]:
+        """Yield classes with each d that memory cases have, for any number of stages."""
+        cases = list(self._uniform.memory_cases())
+        for of in self.classes:
+            rounds = {
+                case.replicas: case.rounds
+                for case in cases
+                if case.microbatch == of.microbatch and case.configuration in of.configurations
+            }
+            for replicas in sorted(rounds):
+                yield StagedGroup(0, of, replicas, 0, rounds[replicas])
+
+    def memory(
+        self, microbatch: int, configuration: Configuration, in_flight: int,
+        stages: int | None, count: int,
+    ) -> Array:  # fmt: skip
+        """Return the least bytes of every interval as the stage `count` from the end.
+
+        Layers pinned to it are heeded if the number of stages is known.
+        """
+        used = self._uniform.matrices((microbatch, configuration)).memory(in_flight)
+        return used if stages is None else with_held(used, self._uniform.held(stages)[-count])
+
     def placement(self, cell: StagedCell, path: StagePath) -> Placement:
         """Return the placement of stages in a cell."""
         group = cell.group
@@ -408,6 +478,11 @@ class StagedSource:
             tuple(high for _, _, high in path),
             modes,
         )
+
+
+def may_neighbour(first: Configuration, second: Configuration) -> bool:
+    """Whether of the tps of two stages one divides the other."""
+    return max(first.tp, second.tp) % min(first.tp, second.tp) == 0
 
 
 class _Relaxed:
