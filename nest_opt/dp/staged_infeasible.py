@@ -103,8 +103,9 @@ def _needs(
                 yield stages, need
         return
     for stages in filter(source.allows_stages, range(2, layers + 1)):
-        *_, need = _pass(source, group, rows, cap, stages)
-        yield stages, need
+        passes = list(_pass(source, group, rows, cap, stages))
+        if len(passes) == stages:
+            yield stages, passes[-1]
 
 
 def _pass(
@@ -112,7 +113,7 @@ def _pass(
 ) -> Iterator[Array]:
     """Yield, for 1, 2, ... stages, the least bytes of the heaviest one by devices up to `rows`.
 
-    Bytes above `cap` are as good as infinite. Layers that pins want in a stage
+    It ends where nothing is left. Bytes above `cap` are as good as infinite. Layers that pins want in a stage
     are heeded if the number of stages is known.
     """
     layers, of = source.layers, group.stage_class
@@ -129,12 +130,14 @@ def _pass(
             near = [suffix for other, suffix in behind.items() if may_neighbour(k, other)]
             suffixes = start if count == 1 else np.minimum.reduce(near)
             longer[k] = np.full_like(start, INFINITE)
-            if size <= rows:
-                kept = suffixes[: rows + 1 - size]
-                longer[k][size:] = extend(cost, kept, np.maximum)
-                first = np.maximum(cost[0], kept).min(axis=1)
-                np.minimum(whole[size:], first, out=whole[size:])
+            used = np.flatnonzero((suffixes[: max(0, rows + 1 - size)] < INFINITE).any(axis=1))
+            if len(used):
+                longer[k][used + size] = extend(cost, suffixes[used], np.maximum)
+                first = np.maximum(cost[0], suffixes[used]).min(axis=1)
+                whole[used + size] = np.minimum(whole[used + size], first)
         yield whole
+        if not any((suffix < INFINITE).any() for suffix in longer.values()):
+            return
         behind = longer
 
 
