@@ -70,6 +70,11 @@ BEYOND_SCHEMA = {
     "problem-unknown-type",
     "problem-work-below-stash-difference",
     "plan-bad-problem",
+    "plan-devices-without-listed",
+    "plan-listed-with-pitch",
+    "plan-listed-without-devices",
+    "plan-listed-wrong-shape",
+    "plan-without-pitch",
 }
 NOT_JSON = {
     "problem-byte-order-mark",

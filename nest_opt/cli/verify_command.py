@@ -22,9 +22,19 @@ if TYPE_CHECKING:
     help="Also give the plan's gap to the optimum of the aligned family.",
 )
 @time_limit_option
+@click.option(
+    "--simulate",
+    "with_simulation",
+    is_flag=True,
+    help="Also run the plan as a 1F1B pipeline, event by event.",
+)
 @json_option
 def verify_command(
-    plan_path: Path, with_exact: bool, time_limit_s: Fraction | None, as_json: bool
+    plan_path: Path,
+    with_exact: bool,
+    time_limit_s: Fraction | None,
+    with_simulation: bool,
+    as_json: bool,
 ) -> int:
     """Evaluate and check a plan file, and explain its cost and memory term by term."""
     from nest_opt import api
@@ -40,13 +50,17 @@ def verify_command(
     if with_exact and not result.violations:
         optimum = _optimum(result, None if time_limit_s is None else float(time_limit_s))
     if as_json:
-        _print_json(result, optimum, with_exact)
+        _print_json(result, optimum, with_exact, with_simulation)
     else:
         from nest_opt.cli.console import print_report
         from nest_opt.cli.exact_report import optimum_report
         from nest_opt.cli.verify_report import verify_report
 
         print_report(*verify_report(result))
+        if with_simulation:
+            from nest_opt.cli.simulation import simulated, simulation_report
+
+            print_report(*simulation_report(simulated(result)))
         if with_exact:
             print_report(*optimum_report(result, optimum))
     return EXIT_NO if result.violations else 0
@@ -60,11 +74,20 @@ def _optimum(result: "VerifyResult", time_limit_s: float | None) -> "ExactResult
         return api.exact(result.plan.problem, time_limit_s=time_limit_s, progress=progress)
 
 
-def _print_json(result: "VerifyResult", optimum: "ExactResult | None", with_exact: bool) -> None:
+def _print_json(
+    result: "VerifyResult",
+    optimum: "ExactResult | None",
+    with_exact: bool,
+    with_simulation: bool,
+) -> None:
     from nest_opt.cli.json_exact import optimum_json
     from nest_opt.cli.json_output import print_json, verify_json
 
     data = verify_json(result)
     if with_exact:
         data["exact"] = optimum_json(result, optimum)
+    if with_simulation:
+        from nest_opt.cli.simulation import simulated, simulation_json
+
+        data["simulation"] = simulation_json(simulated(result))
     print_json(data)
