@@ -113,8 +113,8 @@ def _pass(
 ) -> Iterator[Array]:
     """Yield, for 1, 2, ... stages, the least bytes of the heaviest one by devices up to `rows`.
 
-    It ends where nothing is left. Bytes above `cap` are as good as infinite. Layers that pins want in a stage
-    are heeded if the number of stages is known.
+    It ends where nothing is left. Bytes above `cap` are as good as infinite.
+    Layers that pins want in a stage are heeded if the number of stages is known.
     """
     layers, of = source.layers, group.stage_class
     start = np.full((rows + 1, layers + 1), INFINITE)

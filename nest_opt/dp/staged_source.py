@@ -113,6 +113,7 @@ class StagedSource:
         self._modulus = (1, *self._group_sizes)[-2]
         self._devices = costs.problem.cluster.device_count
         self._level_sets: dict[tuple[object, ...], LevelSet] = {}
+        self._times: dict[StageClass, Array] = {}
         self._relaxed: dict[tuple[StageClass, int], _Relaxed] = {}
 
     @cached_property
@@ -166,14 +167,16 @@ class StagedSource:
 
     def _layer_times(self, of: StageClass) -> Array:
         """Return the least F of each layer alone, one row for each configuration."""
-        return np.stack(
-            [
-                self._uniform.matrices((of.microbatch, k)).plain_layer_times(
-                    self._uniform.least_levels(k)[:3]
-                )
-                for k in of.configurations
-            ]
-        )
+        if of not in self._times:
+            self._times[of] = np.stack(
+                [
+                    self._uniform.matrices((of.microbatch, k)).plain_layer_times(
+                        self._uniform.least_levels(k)[:3]
+                    )
+                    for k in of.configurations
+                ]
+            )
+        return self._times[of]
 
     def _closed_bound(self, group: StagedGroup) -> int:
         """Return a bound from layers alone: stages are at most S, devices at most K / d.
