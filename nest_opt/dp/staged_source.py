@@ -97,8 +97,8 @@ class StagedCell:
     allowed: tuple[tuple[Configuration, ...], ...]
 
 
-# Devices used so far, and the configurations of the front stage and the one to come.
-_State: TypeAlias = tuple[int, Configuration | None, Configuration | None]
+# Devices used so far, and tp of the front stage and of the one to come; 0 for none.
+_State: TypeAlias = tuple[int, int, int]
 
 
 class StagedSource:
@@ -302,23 +302,31 @@ class StagedSource:
         group = cell.group
         held = self._uniform.held(group.stages)
         left = self._sums(cell)
-        states: dict[_State, int] = {(0, None, k): n for n, k in enumerate(cell.allowed[-1])}
+        streams = group.stage_class.configurations[0].cp * group.stage_class.configurations[0].ep
+        # sp does not move devices, so states know of neighbours' tp alone.
+        alike = [_by_tp(allowed) for allowed in cell.allowed]
+        states: dict[_State, int] = {(0, 0, tp): n for n, tp in enumerate(alike[-1])}
         counts, steps = [len(states)], []
         for stage in reversed(range(group.stages)):
             flight = in_flight_1f1b(stage, group.stages, group.rounds)
             after: dict[_State, int] = {}
             costs: dict[tuple[Configuration, LevelSet, LevelSet], dict[int, list[int]]] = {}
-            for (used, behind, here), number in states.items():
-                assert here is not None
-                total = used + here.block_size if cell.unit else 0
+            for (used, behind, tp), number in states.items():
+                total = used + tp * streams if cell.unit else 0
                 if cell.unit and cell.unit - total not in left[stage]:
                     continue
-                sync = self._sync_set(cell, stage, total, here)
-                for before in self._before(cell, stage, here):
-                    levels = self._stage_set(cell, stage, total, before, here, behind)
-                    target = after.setdefault((total, here, before), len(after))
-                    moves = costs.setdefault((here, levels, sync), {})
-                    moves.setdefault(target, []).append(number)
+                first = self._first(cell, stage, total)
+                sync = self._sync_set(cell, first, alike[stage][tp][0])
+                for before in [0] if stage == 0 else alike[stage - 1]:
+                    if max(before, tp) % max(1, min(before, tp)):
+                        continue
+                    levels = self._stage_set(
+                        cell, first, alike[stage][tp][0], before * streams, behind * streams
+                    )
+                    target = after.setdefault((total, tp, before), len(after))
+                    for here in alike[stage][tp]:
+                        moves = costs.setdefault((here, levels, sync), {})
+                        moves.setdefault(target, []).append(number)
             steps.append(
                 [
                     self._step(cell, here, levels, sync, flight, held[stage], moves, memory)
@@ -331,15 +339,6 @@ class StagedSource:
             counts.append(len(states))
         hidden = self._problem.job.objective == "fill-drain"
         return StagedChain(self._table.layer_count, steps, counts, hidden=hidden)
-
-    @staticmethod
-    def _before(
-        cell: StagedCell, stage: int, here: Configuration
-    ) -> Sequence[Configuration | None]:
-        """Return what the stage before one may have: of two tps one divides the other."""
-        if stage == 0:
-            return [None]
-        return [k for k in cell.allowed[stage - 1] if max(k.tp, here.tp) % min(k.tp, here.tp) == 0]
 
     @staticmethod
     def _sums(cell: StagedCell) -> list[set[int]]:
@@ -375,24 +374,26 @@ class StagedSource:
         )
 
     def _stage_set(
-        self, cell: StagedCell, stage: int, total: int,
-        before: Configuration | None, here: Configuration, behind: Configuration | None,
-    ) -> LevelSet:  # fmt: skip
-        """Return the maximal levels of a stage; levels repeat with the largest proper group."""
-        first = self._first(cell, stage, total)
-        key = (cell.order, cell.pitch, cell.group.replicas, first, before, here, behind)
+        self, cell: StagedCell, first: int, here: Configuration, before: int, behind: int
+    ) -> LevelSet:
+        """Return the maximal levels of a stage, between blocks of so many devices (0: none).
+
+        `first` is the place of its first replica; levels repeat with the
+        largest proper group.
+        """
+        number, pitch, tp = cell.group.replicas, cell.pitch, here.tp
+        key = (cell.order, pitch, number, first, before, behind, tp, here.cp, here.ep)
         if key not in self._level_sets:
-            a, b = here.block_size, before.block_size if before else 0
-            c = behind.block_size if behind else 0
-            number, pitch = cell.group.replicas, cell.pitch
+            size = here.block_size
             if cell.order == "pp-inner":
                 period = self._modulus // gcd(pitch, self._modulus)
                 start = first + np.arange(min(number, period), dtype=np.int64) * pitch
-                ahead, last = start - b, start + a + c - 1
+                ahead, last = start - before, start + size + behind - 1
             else:
                 replica = np.arange(number, dtype=np.int64)
-                start = first + replica * a
-                ahead, last = first - pitch + replica * b, first + pitch + (replica + 1) * c - 1
+                start = first + replica * size
+                ahead = first - pitch + replica * before
+                last = first + pitch + (replica + 1) * behind - 1
             self._level_sets[key] = self._uniform.vectors(here).stage_set(
                 start, ahead if before else None, last if behind else None
             )
@@ -403,15 +404,13 @@ class StagedSource:
         first = cell.unit - total if cell.order == "pp-inner" else stage * cell.pitch
         return first % self._modulus
 
-    def _sync_set(self, cell: StagedCell, stage: int, total: int, here: Configuration) -> LevelSet:
-        first, step = self._first(cell, stage, total), cell.pitch
-        if cell.order == "dp-inner":
-            step = here.block_size
-        key = ("sync", first, (cell.group.replicas - 1) * step, here)
+    def _sync_set(self, cell: StagedCell, first: int, here: Configuration) -> LevelSet:
+        """Return the maximal levels of a stage's copies."""
+        step = cell.pitch if cell.order == "pp-inner" else here.block_size
+        last = first + (cell.group.replicas - 1) * step
+        key = (first, last, here.tp, here.cp, here.ep)
         if key not in self._level_sets:
-            self._level_sets[key] = self._uniform.vectors(here).sync_set(
-                first, first + (cell.group.replicas - 1) * step
-            )
+            self._level_sets[key] = self._uniform.vectors(here).sync_set(first, last)
         return self._level_sets[key]
 
     # What a diagnosis asks
@@ -481,6 +480,14 @@ class StagedSource:
             tuple(high for _, _, high in path),
             modes,
         )
+
+
+def _by_tp(configurations: Sequence[Configuration]) -> dict[int, list[Configuration]]:
+    """Return configurations by their tp."""
+    found: dict[int, list[Configuration]] = defaultdict(list)
+    for k in configurations:
+        found[k.tp].append(k)
+    return found
 
 
 def may_neighbour(first: Configuration, second: Configuration) -> bool:
