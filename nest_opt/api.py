@@ -53,6 +53,8 @@ class SolveResult:
         What the best plan without them breaks.
     cells, cells_pruned, wall_s
         Size of the search, how much of it bounds settled, and its seconds.
+        Where stages may differ, the device maps of one class of
+        configurations, d and S are one more cell.
     """
 
     problem: Problem

@@ -4,10 +4,12 @@ import copy
 import random
 from collections import Counter
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from agreement import compare
+from cli_running import run, run_json, write
 from plan_features import replicas_differ, sync_counts
 from random_instances import MOST_DEVICES, random_staged_data
 
@@ -220,3 +222,35 @@ def test_what_would_make_something_fit() -> None:
     assert never >= 15
     assert fewer >= 5
     assert differing >= 2
+
+
+def written(folder: Path, data: dict[str, Any]) -> Path:
+    """Return the path of a problem file with such data."""
+    return write(folder / "problem.json", {"format": "nest-opt-problem", "version": 1, **data})
+
+
+def test_solve_says_what_differs_by_stage(tmp_path: Path) -> None:
+    """The report gives tp from the first stage to the last; the plan file has it, too."""
+    path, plan = written(tmp_path, random_staged_data(26)), tmp_path / "plan.json"
+    assert "tp 1/1/2, " in run("solve", path, "-o", plan).stdout
+    assert run("verify", plan).exit_code == 0
+    assert [stage["tp"] for stage in run_json("verify", plan)["stages"]] == [1, 1, 2]
+
+
+def test_fix_lets_stages_differ(tmp_path: Path) -> None:
+    """`--fix per_stage=tp` is as if the file said so; other names are refused."""
+    data = random_staged_data(26)
+    del data["search"]["per_stage"]
+    path = written(tmp_path, data)
+    assert "tp 1/1/2, " not in run("solve", path).stdout
+    assert "tp 1/1/2, " in run("solve", path, "--fix", "per_stage=tp").stdout
+    refused = run("solve", path, "--fix", "per_stage=dp")
+    assert refused.exit_code == 2
+    assert "legal values are tp, sp" in refused.stderr
+
+
+def test_exact_refuses_stages_that_differ(tmp_path: Path) -> None:
+    """The integer programs have one configuration for all stages, and `exact` says so."""
+    refused = run("exact", written(tmp_path, random_staged_data(26)))
+    assert refused.exit_code == 2
+    assert "search.per_stage: found tp" in refused.stderr
