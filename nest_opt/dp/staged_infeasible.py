@@ -11,10 +11,9 @@ from nest_opt.dp.infeasible import Diagnosis, diagnose, least_memory_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.dp.staged_chain import StagePath, extend
 from nest_opt.dp.staged_search import by_first_size
-from nest_opt.dp.staged_source import StagedCell, StagedGroup, StagedSource, may_neighbour
+from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource, may_neighbour
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
-from nest_opt.plan.placement import StagedCell as EvaluatedCell
-from nest_opt.plan.placement import uneven_map
+from nest_opt.plan.placement import StagedCell, uneven_map
 from nest_opt.problem.profile import RECOMPUTE_MODES
 
 
@@ -24,7 +23,7 @@ class _Closest:
 
     need_bytes: int
     devices: int | None
-    cell: StagedCell | None = None
+    cell: ClassCell | None = None
     path: StagePath = ()
 
 
@@ -141,7 +140,7 @@ def _pass(
         behind = longer
 
 
-def _take(source: StagedSource, cell: StagedCell, best: _Closest) -> None:
+def _take(source: StagedSource, cell: ClassCell, best: _Closest) -> None:
     """Take the plan of least memory of a cell if it needs less than the closest so far."""
     chain = source.chain(cell, memory=True)
     need = INFINITE if chain is None else chain.least_max_time(UNLIMITED)
@@ -163,7 +162,7 @@ def _diagnosis(costs: Costs, best: _Closest) -> Diagnosis:
     configurations = tuple(step.configuration for step, _, _ in path)
     sizes = [k.block_size for k in configurations]
     blocks = uneven_map(sizes, group.replicas, best.cell.order, best.cell.pitch)
-    cell = EvaluatedCell(of.microbatch, configurations, group.rounds, blocks)
+    cell = StagedCell(of.microbatch, configurations, group.rounds, blocks)
     found: list[StageEvaluation] = []
     for stage, (step, low, high) in enumerate(path):
         modes = costs.table.pairs[of.microbatch, step.configuration].stash_bytes

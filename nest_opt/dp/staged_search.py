@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 
 from nest_opt.dp.search import NO_LIMIT, SearchResult, Status
-from nest_opt.dp.staged_source import StagedCell, StagedGroup, StagedSource
+from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource
 from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.placement import Placement
 
@@ -80,7 +80,7 @@ def _search_group(source: StagedSource, group: StagedGroup, best: _Best) -> None
     best.solved += 1
 
 
-def _solve(source: StagedSource, cell: StagedCell, best: _Best) -> None:
+def _solve(source: StagedSource, cell: ClassCell, best: _Best) -> None:
     """Take the best plan of a cell if it beats the best so far.
 
     Constraints on device maps depend on the sizes of all blocks. Where the
@@ -101,7 +101,7 @@ def _solve(source: StagedSource, cell: StagedCell, best: _Best) -> None:
         _solve(source, part, best)
 
 
-def by_first_size(cell: StagedCell) -> Iterator[StagedCell]:
+def by_first_size(cell: ClassCell) -> Iterator[ClassCell]:
     """Yield cells with one size for the first stage that has several; nothing if none has."""
     for stage, allowed in enumerate(cell.allowed):
         sizes = sorted({k.block_size for k in allowed})

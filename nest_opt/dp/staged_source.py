@@ -75,7 +75,7 @@ class StagedGroup:
 
 
 @dataclass(frozen=True)
-class StagedCell:
+class ClassCell:
     """What the dynamic program of one device map is about.
 
     Attributes
@@ -238,7 +238,7 @@ class StagedSource:
 
     # Cells
 
-    def cells(self, group: StagedGroup, limit: int) -> list[tuple[int, StagedCell]]:
+    def cells(self, group: StagedGroup, limit: int) -> list[tuple[int, ClassCell]]:
         """Return the cells of a group that may hold a plan within a limit, by their bounds."""
         bounds = self.unit_bounds(group, limit)
         if not bounds:
@@ -249,7 +249,7 @@ class StagedSource:
         found += [(min(bounds.values()), cell) for cell in self.columns_of(group)]
         return sorted(found, key=lambda entry: entry[0])
 
-    def rows_of(self, group: StagedGroup, unit: int) -> Iterator[StagedCell]:
+    def rows_of(self, group: StagedGroup, unit: int) -> Iterator[ClassCell]:
         """Yield the `pp-inner` cells of a group with so many devices in a replica."""
         every = (group.stage_class.configurations,) * group.stages
         for pitch in replica_pitches(
@@ -258,9 +258,9 @@ class StagedSource:
             # As far as constraints look, a replica is one block.
             row = DeviceMap(unit, group.replicas, 1, "pp-inner", pitch)
             if self._restriction.allows_map(row):
-                yield StagedCell(group, "pp-inner", pitch, unit, every)
+                yield ClassCell(group, "pp-inner", pitch, unit, every)
 
-    def columns_of(self, group: StagedGroup) -> Iterator[StagedCell]:
+    def columns_of(self, group: StagedGroup) -> Iterator[ClassCell]:
         """Yield the `dp-inner` cells of a group."""
         of = group.stage_class
         for pitch, widest in stage_pitches(
@@ -273,7 +273,7 @@ class StagedSource:
                 for stage in range(group.stages)
             )
             if all(allowed):
-                yield StagedCell(group, "dp-inner", pitch, 0, allowed)
+                yield ClassCell(group, "dp-inner", pitch, 0, allowed)
 
     def _allows_row(self, group: StagedGroup, pitch: int, stage: int, size: int) -> bool:
         """Whether the constraints on device maps allow a stage of `dp-inner` by itself."""
@@ -285,7 +285,7 @@ class StagedSource:
         )
         return self._restriction.allows_map(ListedMap((row,)))
 
-    def allows_path(self, cell: StagedCell, configurations: Sequence[Configuration]) -> bool:
+    def allows_path(self, cell: ClassCell, configurations: Sequence[Configuration]) -> bool:
         """Whether the constraints on device maps allow a cell's map with these stages."""
         if not self._restriction.device_maps or cell.order == "pp-inner":
             return True
@@ -294,7 +294,7 @@ class StagedSource:
             uneven_map(sizes, cell.group.replicas, cell.order, cell.pitch)
         )
 
-    def chain(self, cell: StagedCell, *, memory: bool = False) -> StagedChain | None:
+    def chain(self, cell: ClassCell, *, memory: bool = False) -> StagedChain | None:
         """Return the dynamic program of a cell, None where stages cannot be so placed.
 
         With `memory`, bytes stand in the place of times, and there is no sync.
@@ -341,7 +341,7 @@ class StagedSource:
         return StagedChain(self._table.layer_count, steps, counts, hidden=hidden)
 
     @staticmethod
-    def _sums(cell: StagedCell) -> list[set[int]]:
+    def _sums(cell: ClassCell) -> list[set[int]]:
         """Return, for each number of stages, how many devices the first ones can use."""
         sums = [{0}]
         for allowed in cell.allowed:
@@ -350,7 +350,7 @@ class StagedSource:
         return sums
 
     def _step(
-        self, cell: StagedCell, here: Configuration, levels: LevelSet, sync: LevelSet,
+        self, cell: ClassCell, here: Configuration, levels: LevelSet, sync: LevelSet,
         flight: int, held: Held, moves: dict[int, list[int]], memory: bool,
     ) -> Step:  # fmt: skip
         matrices = self._uniform.matrices((cell.group.stage_class.microbatch, here))
@@ -374,7 +374,7 @@ class StagedSource:
         )
 
     def _stage_set(
-        self, cell: StagedCell, first: int, here: Configuration, before: int, behind: int
+        self, cell: ClassCell, first: int, here: Configuration, before: int, behind: int
     ) -> LevelSet:
         """Return the maximal levels of a stage, between blocks of so many devices (0: none).
 
@@ -399,12 +399,12 @@ class StagedSource:
             )
         return self._level_sets[key]
 
-    def _first(self, cell: StagedCell, stage: int, total: int) -> int:
+    def _first(self, cell: ClassCell, stage: int, total: int) -> int:
         """Return where a stage starts in replica 0, up to whole largest proper groups."""
         first = cell.unit - total if cell.order == "pp-inner" else stage * cell.pitch
         return first % self._modulus
 
-    def _sync_set(self, cell: StagedCell, first: int, here: Configuration) -> LevelSet:
+    def _sync_set(self, cell: ClassCell, first: int, here: Configuration) -> LevelSet:
         """Return the maximal levels of a stage's copies."""
         step = cell.pitch if cell.order == "pp-inner" else here.block_size
         last = first + (cell.group.replicas - 1) * step
@@ -462,7 +462,7 @@ class StagedSource:
         used = self._uniform.matrices((microbatch, configuration)).memory(in_flight)
         return used if stages is None else with_held(used, self._uniform.held(stages)[-count])
 
-    def placement(self, cell: StagedCell, path: StagePath) -> Placement:
+    def placement(self, cell: ClassCell, path: StagePath) -> Placement:
         """Return the placement of stages in a cell."""
         group = cell.group
         modes = tuple(
