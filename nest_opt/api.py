@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
 from nest_opt.conflicts import Conflict, find_conflict, find_exact_conflict
-from nest_opt.dp.infeasible import Diagnosis, diagnose
+from nest_opt.dp.infeasible import Diagnosis
 from nest_opt.dp.rules import relaxed_constraints
-from nest_opt.dp.search import search
 from nest_opt.dp.sources import cell_source
+from nest_opt.dp.staged_infeasible import diagnose_all
+from nest_opt.dp.staged_search import search_all
 from nest_opt.errors import ConsistencyError
 from nest_opt.graph_api import GraphExactResult, GraphVerifyResult, exact_graph, verify_graph
 from nest_opt.plan.check import check, check_claim, check_form
@@ -55,6 +56,8 @@ class SolveResult:
         What the best plan without them breaks.
     cells, cells_pruned, wall_s
         Size of the search, how much of it bounds settled, and its seconds.
+        Where stages may differ, the device maps of one class of
+        configurations, d and S are one more cell.
     """
 
     problem: Problem
@@ -179,7 +182,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     require_checkers(problem)
     costs = Costs(problem)
     source = cell_source(costs)
-    found = search(source, progress)
+    found = search_all(costs, source, progress)
     plan = evaluation = diagnosis = conflict = None
     status: Status = found.status
     broken: list[Violation] = []
@@ -188,7 +191,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         if broken:
             status = "relaxed" if status == "optimal" else status
     elif found.status == "infeasible":
-        diagnosis, conflict = diagnose(costs, source), find_conflict(costs, source)
+        diagnosis, conflict = diagnose_all(costs, source), find_conflict(costs, source)
     return SolveResult(
         problem=problem,
         status=status,

@@ -19,6 +19,8 @@ from nest_opt.dp.chain import UNLIMITED
 from nest_opt.dp.needs import fits
 from nest_opt.dp.rules import RULES
 from nest_opt.dp.source import CellSource
+from nest_opt.dp.sources import cell_source
+from nest_opt.dp.staged_search import search_all
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem, rule_of
@@ -89,7 +91,7 @@ def find_conflict(costs: Costs, source: CellSource) -> Conflict:
     problem = costs.problem
     requirements = _requirements(problem)
     ruled = [each for each in requirements if _has_rule(each)]
-    found = _filtered(ruled, partial(_fits, source, problem))
+    found = _filtered(ruled, partial(_fits, source, costs))
     # The search always knows.
     assert found is not None
     left_out = tuple(each for each in requirements if not _has_rule(each))
@@ -116,7 +118,7 @@ def find_exact_conflict(
 
     def has_plan(kept: Requirements) -> bool | None:
         if all(map(_has_rule, kept)):
-            return _fits(source, problem, kept)
+            return _fits(source, costs, kept)
         left_s = None if end is None else max(0.0, end - time.perf_counter())
         # Any plan will do.
         found = exact(_with(problem, kept, costs), time_limit_s=left_s, gap=0.999)
@@ -162,11 +164,19 @@ def _filtered(requirements: Sequence[Requirement], has_plan: HasPlan) -> Conflic
     return Conflict(tuple(members), tuple(curing))
 
 
-def _fits(source: CellSource, problem: Problem, kept: Requirements) -> bool:
+def _fits(source: CellSource, costs: Costs, kept: Requirements) -> bool:
     """Whether the search's rules leave a plan that keeps some requirements."""
+    problem = costs.problem
     usable = problem.cluster.device_kind.usable_bytes
     limit = usable if MEMORY in kept else UNLIMITED
-    return fits(source.relaxed(_relaxed(problem, kept)), limit)
+    if fits(source.relaxed(_relaxed(problem, kept)), limit):
+        return True
+    return bool(problem.search.per_stage) and _staged_fits(Costs(_with(problem, kept, costs)))
+
+
+def _staged_fits(costs: Costs) -> bool:
+    """Whether the search finds a plan, of stages that differ in tp or sp too."""
+    return search_all(costs, cell_source(costs)).placement is not None
 
 
 def _relaxed(problem: Problem, kept: Requirements) -> Problem:

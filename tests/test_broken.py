@@ -56,6 +56,7 @@ BEYOND_SCHEMA = {
     "problem-no-recompute-mode",
     "problem-no-usable-byte",
     "problem-parameters-by-microbatch",
+    "problem-per-stage-artifact",
     "problem-pinned-layers-beyond",
     "problem-pinned-layers-unknown-layer",
     "problem-power-without-watts",

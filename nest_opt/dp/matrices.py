@@ -179,7 +179,6 @@ class PairMatrices:
     def _member_times(self, member: Levels) -> tuple[Array, Array]:
         """Return F without and with full recomputation at one tuple of levels."""
         *group_levels, hop_in, hop_out = member
-        allowed = self._restriction.allows_levels(member[0], max(hop_in, hop_out))
         costs = self._costs
         forward, backward = self._prefix(costs.forward_ps), self.backward_prefix.copy()
         for group, level in zip(GROUPS, group_levels, strict=True):
@@ -187,7 +186,7 @@ class PairMatrices:
                 forward += self._prefix(costs.forward_collective_ps[group][level])
                 backward += self._prefix(costs.backward_collective_ps[group][level])
         plain = self._intervals(forward + backward)
-        if not allowed:
+        if self.is_forbidden(member):
             plain = np.full_like(plain, INFINITE)
         else:
             if hop_in != NO_HOP:
@@ -195,6 +194,11 @@ class PairMatrices:
             if hop_out != NO_HOP:
                 plain = plain + np.array(costs.hop_ps[hop_out], np.int64)[None, :]
         return plain, np.minimum(plain + self._intervals(forward), INFINITE)
+
+    def is_forbidden(self, member: Levels) -> bool:
+        """Whether a tuple of levels has a tp group or a hop on a level above its limit."""
+        tp, _, _, hop_in, hop_out = member
+        return not self._restriction.allows_levels(tp, max(hop_in, hop_out))
 
     def stage_time(self, levels: LevelSet, in_flight: int, held: Held = None) -> Array:
         """Return the least F of each interval that fits with `in_flight` stashes."""

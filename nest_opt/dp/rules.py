@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from nest_opt.dp.occupancy import most_devices, most_replicas
-from nest_opt.plan.placement import DeviceMap
+from nest_opt.plan.placement import DeviceMap, ListedMap
 from nest_opt.problem import (
     AntiColocation,
     Colocation,
@@ -57,7 +57,7 @@ class Restriction:
     highest_hop_level: int | None = None
     highest_tp_level: int | None = None
     degrees: tuple[DegreeLimit, ...] = ()
-    device_maps: tuple[Callable[[DeviceMap], bool], ...] = ()
+    device_maps: tuple[Callable[[DeviceMap | ListedMap], bool], ...] = ()
 
     def __and__(self, other: "Restriction") -> "Restriction":
         return Restriction(
@@ -109,7 +109,7 @@ class Restriction:
         most_tp, most_hop = self.highest_tp_level, self.highest_hop_level
         return (most_tp is None or tp <= most_tp) and (most_hop is None or hop <= most_hop)
 
-    def allows_map(self, device_map: DeviceMap) -> bool:
+    def allows_map(self, device_map: DeviceMap | ListedMap) -> bool:
         """Whether a device map satisfies all that is asked of it."""
         return all(allows(device_map) for allows in self.device_maps)
 

@@ -1,8 +1,10 @@
 """The aligned family: the distinct device maps for given degrees, and who is a member."""
 
+from collections.abc import Iterable, Iterator, Sequence
+
 from nest_opt.cost.build import legal_replicas
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.placement import Blocks, DeviceMap, Placement
+from nest_opt.plan.placement import AlignedOrder, Blocks, DeviceMap, Placement, uneven_map
 from nest_opt.problem import SearchSpace
 
 
@@ -47,6 +49,77 @@ def aligned_maps(
     return maps
 
 
+def replica_pitches(
+    group_sizes: tuple[int, ...], devices: int, unit: int, replicas: int, search: SearchSpace
+) -> list[int]:
+    """Return the pitches of `pp-inner` for replicas of `unit` devices in all, smallest first.
+
+    One replica takes no step, so that all its pitches are one device map.
+    """
+    if "pp-inner" not in search.order:
+        return []
+    found = pitches(group_sizes, devices, unit, replicas, search)
+    return found if replicas > 1 else found[:1]
+
+
+def stage_pitches(
+    group_sizes: tuple[int, ...],
+    devices: int,
+    block_sizes: Iterable[int],
+    replicas: int,
+    stages: int,
+    search: SearchSpace,
+) -> list[tuple[int, int]]:
+    """Return the pitches of `dp-inner`, smallest first, and the largest block of each.
+
+    Parameters
+    ----------
+    block_sizes
+        The sizes A that a stage's block may have: a pitch made for A serves
+        stages of at most A devices.
+    """
+    if "dp-inner" not in search.order:
+        return []
+    largest: dict[int, int] = {}
+    for size in sorted(set(block_sizes)):
+        for pitch in pitches(group_sizes, devices, replicas * size, stages, search):
+            largest[pitch] = size
+    return sorted(largest.items())
+
+
+def staged_maps(
+    group_sizes: tuple[int, ...],
+    devices: int,
+    block_sizes: Sequence[int],
+    choices: Iterable[int],
+    replicas: int,
+    search: SearchSpace,
+) -> list[tuple[AlignedOrder, int]]:
+    """Return the distinct device maps, as (order, pitch), of stages with blocks of their own size.
+
+    Parameters
+    ----------
+    block_sizes
+        a_i, the devices of each stage's block.
+    choices
+        The sizes A that a stage's block may have.
+    """
+    unit, stages = sum(block_sizes), len(block_sizes)
+    wide_enough = [size for size in choices if size >= max(block_sizes)]
+    maps: list[tuple[AlignedOrder, int]] = [
+        ("pp-inner", pitch)
+        for pitch in replica_pitches(group_sizes, devices, unit, replicas, search)
+    ]
+    # One replica with equal steps from stage to stage is in both orders.
+    one_row = set(block_sizes[:-1]) if maps and replicas == 1 else set()
+    maps += [
+        ("dp-inner", pitch)
+        for pitch, _ in stage_pitches(group_sizes, devices, wide_enough, replicas, stages, search)
+        if one_row != {pitch}
+    ]
+    return maps
+
+
 def _corners(device_map: DeviceMap) -> tuple[int, int, int]:
     """Return the starts of three blocks, which tell where all are: the steps are equal."""
     last_replica, last_stage = device_map.replicas - 1, device_map.stages - 1
@@ -63,31 +136,43 @@ def outside(costs: Costs, placement: Placement) -> str | None:
     None for a member. A device map is one by the devices that it uses,
     whatever it is called.
     """
-    problem, search = costs.problem, costs.problem.search
-    if not placement.is_uniform:
-        return f"configurations {', '.join(map(str, placement.configurations))}"
-    k = placement.configurations[0]
-    legal = legal_replicas(problem)
-    if (placement.microbatch, k) not in legal:
-        return f"microbatch {placement.microbatch}, {k}"
-    if placement.replicas not in legal[placement.microbatch, k]:
-        return f"dp {placement.replicas}"
+    search = costs.problem.search
+    legal = legal_replicas(costs.problem)
+    for k in placement.configurations:
+        if (placement.microbatch, k) not in legal:
+            return f"microbatch {placement.microbatch}, {k}"
+        if placement.replicas not in legal[placement.microbatch, k]:
+            return f"dp {placement.replicas}"
     if search.pp and placement.stages not in search.pp:
         return f"pp {placement.stages}"
     for stage, mode in enumerate(placement.recompute):
         if mode not in search.recompute:
             return f"recompute {mode} of stage {stage}"
-    family = aligned_maps(
-        costs.network.group_sizes,
-        problem.cluster.device_count,
-        k.block_size,
-        placement.replicas,
-        placement.stages,
-        search,
-    )
-    if any(_same_blocks(placement.device_map, member) for member in family):
+    if any(_same_blocks(placement.device_map, member) for member in _members(costs, placement)):
         return None
     return f"order {placement.order}" + (f", pitch {placement.pitch}" if placement.pitch else "")
+
+
+def _members(costs: Costs, placement: Placement) -> Iterator[Blocks]:
+    """Yield the family's device maps for the degrees of a placement."""
+    problem, network = costs.problem, costs.network
+    devices, replicas = problem.cluster.device_count, placement.replicas
+    sizes = [k.block_size for k in placement.configurations]
+    if placement.is_uniform and not problem.search.per_stage:
+        yield from aligned_maps(
+            network.group_sizes, devices, sizes[0], replicas, placement.stages, problem.search
+        )
+        return
+    first = placement.configurations[0]
+    choices = {
+        k.block_size
+        for b, k in problem.candidates
+        if b == placement.microbatch and (k.cp, k.ep) == (first.cp, first.ep)
+    }
+    for order, pitch in staged_maps(
+        network.group_sizes, devices, sizes, choices, replicas, problem.search
+    ):
+        yield uneven_map(sizes, replicas, order, pitch)
 
 
 def _same_blocks(left: Blocks, right: Blocks) -> bool:

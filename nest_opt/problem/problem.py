@@ -60,6 +60,11 @@ class Problem(Frozen):
             refuse_other_than_placement_graph(self)
         else:
             refuse_other_than_pipeline(self)
+        if self.search.per_stage and self.job.cost_model == "artifact":
+            raise ValueError(
+                f"search.per_stage: found {', '.join(self.search.per_stage)} with cost_model "
+                "artifact, which knows one tp and one sp for all stages: remove one of the two"
+            )
         return self
 
     @property
