@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from nest_opt.agreement import crosscheck
     from nest_opt.api import ExactResult, SolveResult, VerifyResult, exact, solve, verify
     from nest_opt.errors import InstanceError, NestOptError, PlanError
+    from nest_opt.graph_api import GraphExactResult, GraphVerifyResult
+    from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
     from nest_opt.problem import Problem
     from nest_opt.registry import register
@@ -15,6 +17,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ExactResult",
+    "GraphExactResult",
+    "GraphPlan",
+    "GraphVerifyResult",
     "InstanceError",
     "NestOptError",
     "Plan",
@@ -32,6 +37,8 @@ __all__ = [
 _HOMES = {
     "nest_opt.api": ("ExactResult", "SolveResult", "VerifyResult", "exact", "solve", "verify"),
     "nest_opt.agreement": ("crosscheck",),
+    "nest_opt.graph_api": ("GraphExactResult", "GraphVerifyResult"),
+    "nest_opt.plan.graph_plan": ("GraphPlan",),
     "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),
     "nest_opt.problem": ("Problem",),

@@ -3,15 +3,17 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 from nest_opt.dp.infeasible import Diagnosis, diagnose
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import search
 from nest_opt.dp.sources import cell_source
 from nest_opt.errors import ConsistencyError
+from nest_opt.graph_api import GraphExactResult, GraphVerifyResult, exact_graph, verify_graph
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
 from nest_opt.plan.rules import require_checkers
@@ -159,7 +161,8 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     ------
     InstanceError
         If the problem has no legal degrees, its numbers leave the range of
-        the search, or a constraint of a user is not registered.
+        the search, a constraint of a user is not registered, or it is a
+        placement graph.
     ConsistencyError
         If evaluator or checker disagree with the search: a defect.
     """
@@ -221,6 +224,23 @@ def _confirmed(
 
 
 def exact(
+    problem: Problem,
+    *,
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    progress: Progress | None = None,
+) -> ExactResult | GraphExactResult:
+    """Find the best plan by integer programs.
+
+    Parameters and errors are those of `exact_pipeline`, or for a placement
+    graph those of `nest_opt.graph_api.exact_graph`.
+    """
+    if problem.is_placement_graph:
+        return exact_graph(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
+    return exact_pipeline(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
+
+
+def exact_pipeline(
     problem: Problem,
     *,
     time_limit_s: float | None = None,
@@ -331,7 +351,15 @@ def _check_agreement(start: SolveResult, found: "ExactSearch") -> None:
         )
 
 
-def verify(plan: Plan) -> VerifyResult:
+@overload
+def verify(plan: Plan) -> VerifyResult: ...
+
+
+@overload
+def verify(plan: GraphPlan) -> GraphVerifyResult: ...
+
+
+def verify(plan: Plan | GraphPlan) -> VerifyResult | GraphVerifyResult:
     """Evaluate and check a plan, whoever made it.
 
     Raises
@@ -340,6 +368,8 @@ def verify(plan: Plan) -> VerifyResult:
         If the plan does not fit its problem: unknown layers, degrees without
         profiles.
     """
+    if isinstance(plan, GraphPlan):
+        return verify_graph(plan)
     require_checkers(plan.problem)
     costs = Costs(plan.problem)
     placement = plan.placement()

@@ -23,9 +23,21 @@ ALLOWED = {
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},
-    "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp"},
+    "graph_api": {"errors", "problem", "cost", "plan", "milp"},
+    "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp", "graph_api"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry"},
-    "cli": {"errors", "problem", "network", "cost", "plan", "models", "api", "dp", "milp"},
+    "cli": {
+        "errors",
+        "problem",
+        "network",
+        "cost",
+        "plan",
+        "models",
+        "api",
+        "graph_api",
+        "dp",
+        "milp",
+    },
 }
 
 

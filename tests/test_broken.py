@@ -2,7 +2,7 @@
 
 A file's name says by what it fails: `problem-` when it is read, `solve-` when
 it is solved, `plan-` when it is read as a plan, `verify-` when that plan is
-verified, `artifact-` when it is imported.
+verified, `artifact-` and `partitioning-` when it is imported.
 """
 
 import json
@@ -14,6 +14,7 @@ import pytest
 
 import nest_opt
 from nest_opt import InstanceError, NestOptError, PlanError
+from nest_opt.models.dnn_partitioning import read_dnn_partitioning
 from nest_opt.models.nest_artifact import read_nest_artifact
 from nest_opt.plan.files import read_plan
 from nest_opt.plan.schema import file_schema
@@ -28,6 +29,7 @@ USES: dict[str, Callable[[Path], object]] = {
     "plan": read_plan,
     "verify": lambda path: nest_opt.verify(read_plan(path)),
     "artifact": read_nest_artifact,
+    "partitioning": read_dnn_partitioning,
 }
 
 # What no schema can say: it sees one value at a time, after JSON was parsed.
@@ -69,6 +71,29 @@ BEYOND_SCHEMA = {
     "problem-unknown-type",
     "problem-work-below-stash-difference",
     "plan-bad-problem",
+    "problem-graph-collectives",
+    "problem-graph-constraint",
+    "problem-graph-cost-model",
+    "problem-graph-edge-with-sizes",
+    "problem-graph-edge-without-size",
+    "problem-graph-full-recompute",
+    "problem-graph-microbatch",
+    "problem-graph-objective",
+    "problem-graph-order-only-to-itself",
+    "problem-graph-order-only-with-sizes",
+    "problem-graph-profile-of-two-ranks",
+    "problem-graph-profile-of-unknown-kind",
+    "problem-graph-search-pp",
+    "problem-graph-search-tp",
+    "problem-graph-too-many-layers",
+    "problem-graph-two-levels",
+    "problem-graph-two-profiles-of-a-kind",
+    "problem-graph-unsupported-layer",
+    "problem-pipeline-order-only",
+    "problem-pipeline-pays-transfers",
+    "problem-pipeline-phase",
+    "problem-pipeline-profile-of-kind",
+    "problem-pipeline-split",
 }
 NOT_JSON = {
     "problem-byte-order-mark",
@@ -85,6 +110,13 @@ NOT_JSON = {
 def kind(path: Path) -> str:
     """Return the part of a file's name that says how it fails."""
     return path.stem.partition("-")[0]
+
+
+def schema_of(stem: str) -> str:
+    """Return the name of the schema of a broken problem or plan."""
+    if stem.startswith("plan-graph-"):
+        return "graph-plan"
+    return "plan" if stem.startswith("plan-") else "problem"
 
 
 def stems(*kinds: str) -> set[str]:
@@ -132,7 +164,7 @@ def test_solve_and_verify_files_can_be_read() -> None:
 )
 def test_schema_refuses_what_it_can_express(stem: str) -> None:
     """Schema and reader agree on a fault that shows in one value of the file."""
-    name = "plan" if stem.startswith("plan-") else "problem"
+    name = schema_of(stem)
     data = json.loads((BROKEN / f"{stem}.json").read_text(encoding="utf-8"))
     assert not jsonschema.Draft202012Validator(file_schema(name)).is_valid(data)
 
@@ -140,7 +172,7 @@ def test_schema_refuses_what_it_can_express(stem: str) -> None:
 @pytest.mark.parametrize("stem", sorted(BEYOND_SCHEMA), ids=lambda stem: stem)
 def test_schema_cannot_express_the_rest(stem: str) -> None:
     """The list of what the reader alone finds has no entry that a schema finds too."""
-    name = "plan" if stem.startswith("plan-") else "problem"
+    name = schema_of(stem)
     data = json.loads((BROKEN / f"{stem}.json").read_text(encoding="utf-8"))
     assert jsonschema.Draft202012Validator(file_schema(name)).is_valid(data)
 

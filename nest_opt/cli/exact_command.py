@@ -1,6 +1,6 @@
 """`nest-opt exact`: find the best plan by integer programs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,10 @@ from nest_opt.cli.group import EXIT_NO, json_option
 from nest_opt.cli.number_types import factor
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from nest_opt.api import ExactResult
+    from nest_opt.graph_api import GraphExactResult
 
 FAMILIES = ("aligned", "free")
 
@@ -62,8 +65,9 @@ def exact_command(
 ) -> int:
     """Find the best plan by integer programs, and hold `solve` against it.
 
-    The plan that `solve` finds is the first incumbent. Ctrl-C ends the search
-    and prints incumbent and bound.
+    The plan that `solve` finds is the first incumbent. Of a placement graph,
+    which `solve` does not search, the family is the problem's split. Ctrl-C
+    ends the search and prints incumbent and bound.
     """
     check_family(family)
     limit_s = None if time_limit_s is None else float(time_limit_s)
@@ -80,9 +84,8 @@ def exact_command(
         click.echo("interrupted: no plan yet")
     else:
         from nest_opt.cli.console import print_report
-        from nest_opt.cli.exact_report import exact_report
 
-        print_report(*exact_report(result, output))
+        print_report(*_report(result, output))
     return 0 if result and result.plan else EXIT_NO
 
 
@@ -107,7 +110,7 @@ def _search(
     gap: float,
     fixes: tuple[str, ...],
     output: Path | None,
-) -> "ExactResult":
+) -> "ExactResult | GraphExactResult":
     from nest_opt import api
     from nest_opt.cli.fix import fix, parse_fixes
     from nest_opt.cli.output_files import check_output, write_text
@@ -125,10 +128,24 @@ def _search(
     return result
 
 
-def _json(result: "ExactResult | None") -> Mapping[str, Any]:
+def _json(result: "ExactResult | GraphExactResult | None") -> Mapping[str, Any]:
     from nest_opt.cli.json_exact import exact_json
+    from nest_opt.cli.json_graph import graph_exact_json
     from nest_opt.cli.json_output import interrupted_json
+    from nest_opt.graph_api import GraphExactResult
 
     if result is None:
         return {**interrupted_json(), "bound_vouched_by": None}
-    return exact_json(result)
+    return graph_exact_json(result) if isinstance(result, GraphExactResult) else exact_json(result)
+
+
+def _report(
+    result: "ExactResult | GraphExactResult", output: Path | None
+) -> "Iterator[RenderableType]":
+    from nest_opt.cli.exact_report import exact_report
+    from nest_opt.cli.graph_report import graph_exact_report
+    from nest_opt.graph_api import GraphExactResult
+
+    if isinstance(result, GraphExactResult):
+        return graph_exact_report(result, output)
+    return exact_report(result, output)

@@ -1,5 +1,6 @@
 """`nest-opt export`: write the integer program of one cell as an LP or MPS file."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +10,8 @@ from nest_opt.cli.group import ChoiceGroup, json_option
 
 if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
+    from nest_opt.milp.graph.build import GraphFormulation
+    from nest_opt.problem import Problem
 
 _SUMMARIES: dict[Literal["lp", "mps"], str] = {
     "lp": "Write the integer program of one cell as a CPLEX LP file.",
@@ -54,45 +57,57 @@ def _command(file_format: Literal["lp", "mps"], summary: str) -> click.Command:
     )
     @json_option
     def run(problem_path: Path, output: Path, cell: str | None, as_json: bool) -> int:
-        formulation = _write(file_format, problem_path, output, cell)
+        program = _write(file_format, problem_path, output, cell)
         if as_json:
             from nest_opt.cli.json_output import print_json
 
-            print_json(_json(file_format, output, formulation))
+            print_json(_json(file_format, output, program))
         else:
-            _print(output, formulation)
+            _print(output, program)
         return 0
 
     return run
 
 
+@dataclass(frozen=True)
+class _Program:
+    """A program, and its cell in JSON and in words."""
+
+    formulation: "Formulation | GraphFormulation"
+    cell: dict[str, Any]
+    facts: dict[str, str]
+
+
 def _write(
     file_format: Literal["lp", "mps"], problem_path: Path, output: Path, cell: str | None
-) -> "Formulation":
+) -> _Program:
     from tempfile import TemporaryDirectory
 
     from nest_opt.cli.fix import fix, parse_fixes
     from nest_opt.cli.output_files import check_output, write_text
-    from nest_opt.milp.export import export, first_cell
-    from nest_opt.plan.evaluate import Costs
     from nest_opt.problem.files import read_problem
 
     wanted = parse_fixes(cell.split(",") if cell is not None else (), "--cell")
     check_output(output, problem_path)
-    costs = Costs(fix(read_problem(problem_path), wanted, "--cell"))
-    chosen = first_cell(costs)
+    problem = fix(read_problem(problem_path), wanted, "--cell")
+    export = _export_graph if problem.is_placement_graph else _export
     # Pyomo tells the format by itself only from some names, and leaves half a file on failure.
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"program.{file_format}"
-        formulation = export(costs, chosen, path, file_format)
+        program = export(problem, path, file_format)
         write_text(output, path.read_text(encoding="utf-8"))
-    return formulation
+    return program
 
 
-def _cell(formulation: "Formulation") -> dict[str, Any]:
+def _export(problem: "Problem", path: Path, file_format: Literal["lp", "mps"]) -> _Program:
+    from nest_opt.milp.export import export, first_cell
+    from nest_opt.plan.evaluate import Costs
+
+    costs = Costs(problem)
+    formulation = export(costs, first_cell(costs), path, file_format)
     cell = formulation.coefficients.cell
     device_map = cell.device_map
-    return {
+    data = {
         "microbatch": cell.microbatch,
         **cell.configuration._asdict(),
         "dp": device_map.replicas,
@@ -100,15 +115,38 @@ def _cell(formulation: "Formulation") -> dict[str, Any]:
         "order": device_map.order,
         "pitch": device_map.pitch,
     }
+    sp = "on" if data["sp"] else "off"
+    words = {
+        "cell": f"microbatch {data['microbatch']}, tp {data['tp']}, cp {data['cp']}, "
+        f"ep {data['ep']}, sp {sp}, dp {data['dp']}, pp {data['pp']}",
+        "placement": f"rank order {data['order']}, pitch {data['pitch']}",
+    }
+    return _Program(formulation, data, words)
 
 
-def _json(file_format: str, output: Path, formulation: "Formulation") -> dict[str, Any]:
+def _export_graph(problem: "Problem", path: Path, file_format: Literal["lp", "mps"]) -> _Program:
+    from nest_opt.cli.console import printable
+    from nest_opt.cost.graph_build import build_graph_table
+    from nest_opt.milp.graph.export import export_graph
+
+    formulation = export_graph(build_graph_table(problem), path, file_format)
+    cell, names = formulation.cell, list(problem.cluster.devices_by_kind)
+    kinds = [names[kind] for kind in cell.kinds]
+    return _Program(
+        formulation,
+        {"split": problem.job.split, "kinds": kinds},
+        {"cell": f"{problem.job.split}, kinds {printable(', '.join(kinds))}"},
+    )
+
+
+def _json(file_format: str, output: Path, program: _Program) -> dict[str, Any]:
+    formulation = program.formulation
     return {
         "status": "exported",
         "format": file_format,
         "output": str(output),
         "name": formulation.model.name,
-        "cell": _cell(formulation),
+        "cell": program.cell,
         "time_unit_ps": str(formulation.units.time_ps),
         "size_unit_bytes": formulation.units.size_bytes,
         "variables": formulation.model.nvariables(),
@@ -116,21 +154,17 @@ def _json(file_format: str, output: Path, formulation: "Formulation") -> dict[st
     }
 
 
-def _print(output: Path, formulation: "Formulation") -> None:
+def _print(output: Path, program: _Program) -> None:
     from nest_opt.cli.console import print_report
     from nest_opt.cli.stage_table import facts
 
-    cell, units = _cell(formulation), formulation.units
-    sp = "on" if cell["sp"] else "off"
+    model, units = program.formulation.model, program.formulation.units
     print_report(
-        f"wrote {output}: program {formulation.model.name}",
+        f"wrote {output}: program {model.name}",
         facts(
             {
-                "cell": f"microbatch {cell['microbatch']}, tp {cell['tp']}, cp {cell['cp']}, "
-                f"ep {cell['ep']}, sp {sp}, dp {cell['dp']}, pp {cell['pp']}",
-                "placement": f"rank order {cell['order']}, pitch {cell['pitch']}",
-                "size": f"{formulation.model.nvariables():,} variables, "
-                f"{formulation.model.nconstraints():,} rows",
+                **program.facts,
+                "size": f"{model.nvariables():,} variables, {model.nconstraints():,} rows",
                 "units": f"times in {units.time_ps:,} ps, sizes in {units.size_bytes:,} bytes",
             }
         ),

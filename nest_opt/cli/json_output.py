@@ -5,7 +5,7 @@ times leave the range of integers that JSON readers keep exact.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from nest_opt.cli.value import FORMULAS, objective_terms, sequences_per_s, utili
 from nest_opt.cost.units import to_s
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation, evaluated_objective
 from nest_opt.plan.plan import Plan
+from nest_opt.plan.violation import Violation
 from nest_opt.problem import Problem
 from nest_opt.problem.files import to_json_data
 
@@ -129,7 +130,7 @@ def verify_json(result: VerifyResult) -> Object:
         "degrees": degrees_json(plan),
         "devices": _devices(plan),
         **explanation_json(plan, evaluation),
-        "violations": _violations(result),
+        "violations": violations_json(result.violations),
     }
 
 
@@ -158,7 +159,7 @@ def show_json(result: VerifyResult) -> Object:
         for number in range(len(plan.stages))
     ]
     data["blocks"] = _blocks(plan)
-    data["violations"] = _violations(result)
+    data["violations"] = violations_json(result.violations)
     return data
 
 
@@ -200,10 +201,11 @@ def _verdict(result: VerifyResult) -> Object:
     }
 
 
-def _violations(result: VerifyResult) -> list[Object]:
+def violations_json(violations: Sequence[Violation]) -> list[Object]:
+    """Return what a plan breaks."""
     return [
         {"rule": v.rule, "found": v.found, "allowed": v.allowed, "remedy": v.remedy}
-        for v in result.violations
+        for v in violations
     ]
 
 

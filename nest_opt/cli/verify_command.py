@@ -11,6 +11,7 @@ from nest_opt.cli.group import EXIT_NO, json_option
 
 if TYPE_CHECKING:
     from nest_opt.api import ExactResult, VerifyResult
+    from nest_opt.graph_api import GraphVerifyResult
 
 
 @click.command("verify")
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     "--exact",
     "with_exact",
     is_flag=True,
-    help="Also give the plan's gap to the optimum of the aligned family.",
+    help="Also give the plan's gap to the optimum of its family.",
 )
 @time_limit_option
 @json_option
@@ -28,6 +29,7 @@ def verify_command(
 ) -> int:
     """Evaluate and check a plan file, and explain its cost and memory term by term."""
     from nest_opt import api
+    from nest_opt.graph_api import GraphVerifyResult
     from nest_opt.plan.files import read_plan
 
     if time_limit_s is not None and not with_exact:
@@ -35,10 +37,27 @@ def verify_command(
             "--time-limit: found without --exact, both are needed: add --exact, or leave it out"
         )
     result = api.verify(read_plan(plan_path))
+    limit_s = None if time_limit_s is None else float(time_limit_s)
+    if isinstance(result, GraphVerifyResult):
+        _verify_graph(result, with_exact, limit_s, as_json)
+    else:
+        _verify(result, with_exact, limit_s, as_json)
+    return EXIT_NO if result.violations else 0
+
+
+def _verify(
+    result: "VerifyResult", with_exact: bool, time_limit_s: float | None, as_json: bool
+) -> None:
+    from nest_opt import api
+    from nest_opt.cli.progress import SearchProgress
+
     # The optimum is of legal plans: a gap of another one would mean nothing.
     optimum = None
     if with_exact and not result.violations:
-        optimum = _optimum(result, None if time_limit_s is None else float(time_limit_s))
+        with SearchProgress() as progress:
+            optimum = api.exact_pipeline(
+                result.plan.problem, time_limit_s=time_limit_s, progress=progress
+            )
     if as_json:
         _print_json(result, optimum, with_exact)
     else:
@@ -49,15 +68,6 @@ def verify_command(
         print_report(*verify_report(result))
         if with_exact:
             print_report(*optimum_report(result, optimum))
-    return EXIT_NO if result.violations else 0
-
-
-def _optimum(result: "VerifyResult", time_limit_s: float | None) -> "ExactResult":
-    from nest_opt import api
-    from nest_opt.cli.progress import SearchProgress
-
-    with SearchProgress() as progress:
-        return api.exact(result.plan.problem, time_limit_s=time_limit_s, progress=progress)
 
 
 def _print_json(result: "VerifyResult", optimum: "ExactResult | None", with_exact: bool) -> None:
@@ -68,3 +78,28 @@ def _print_json(result: "VerifyResult", optimum: "ExactResult | None", with_exac
     if with_exact:
         data["exact"] = optimum_json(result, optimum)
     print_json(data)
+
+
+def _verify_graph(
+    result: "GraphVerifyResult", with_exact: bool, time_limit_s: float | None, as_json: bool
+) -> None:
+    from nest_opt.cli.console import print_report
+    from nest_opt.cli.graph_report import graph_optimum_report, graph_verify_report
+    from nest_opt.cli.json_graph import graph_optimum_json, graph_verify_json
+    from nest_opt.cli.json_output import print_json
+    from nest_opt.cli.progress import SearchProgress
+    from nest_opt.graph_api import exact_graph
+
+    optimum = None
+    if with_exact and not result.violations:
+        with SearchProgress() as progress:
+            optimum = exact_graph(result.plan.problem, time_limit_s=time_limit_s, progress=progress)
+    if as_json:
+        data = graph_verify_json(result)
+        if with_exact:
+            data["exact"] = graph_optimum_json(result, optimum)
+        print_json(data)
+    else:
+        print_report(*graph_verify_report(result))
+        if with_exact:
+            print_report(*graph_optimum_report(result, optimum))

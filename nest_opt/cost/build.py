@@ -30,8 +30,14 @@ def build_cost_table(problem: Problem) -> CostTable:
     ------
     InstanceError
         If no pair of the search space has profiles, no data-parallel degree
-        is legal, or a total leaves the range of the search.
+        is legal, or a total leaves the range of the search. If the problem is
+        a placement graph, which has a table of its own.
     """
+    if problem.is_placement_graph:
+        raise InstanceError(
+            f"job.transfer: found {problem.job.transfer!r} (a placement graph), 'relay' is needed "
+            "to search runs of layers on blocks of devices: use `nest-opt exact`"
+        )
     network = build_network(problem.cluster)
     device = problem.cluster.device_kind
     pairs = {

@@ -1,7 +1,7 @@
 """Writing the program of a cell as an LP or MPS file, with the formulation page's names."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pyomo.opt import ProblemFormat
 
@@ -48,10 +48,15 @@ def export(costs: Costs, cell: Cell, path: Path, file_format: Format) -> Formula
         If the file cannot be written.
     """
     formulation = build(costs, CoefficientSource(costs).of(cell))
+    write_model(formulation.model, path, file_format)
+    return formulation
+
+
+def write_model(model: Any, path: Path, file_format: Format) -> None:
+    """Write a Pyomo model, or raise ModelError if the file cannot be written."""
     try:
-        formulation.model.write(
+        model.write(
             str(path), format=_FORMATS[file_format], io_options={"symbolic_solver_labels": True}
         )
     except OSError as error:
         raise ModelError(f"{path}: cannot be written ({error.strerror}): choose another") from error
-    return formulation

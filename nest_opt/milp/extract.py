@@ -29,13 +29,13 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
     """
     k, model = formulation.coefficients, formulation.model
     ends = tuple(
-        sum(_binary(solution, cumulative(model, k, layer, stage)) for layer in range(k.layers))
+        sum(binary(solution, cumulative(model, k, layer, stage)) for layer in range(k.layers))
         for stage in range(k.stages)
     )
     modes = k.modes * k.stages
     if len(k.modes) > 1:
         modes = tuple(
-            next(mode for mode in k.modes if _binary(solution, model.mode[stage, mode]))
+            next(mode for mode in k.modes if binary(solution, model.mode[stage, mode]))
             for stage in range(k.stages)
         )
     return k.cell.placement(ends, modes)
@@ -83,7 +83,7 @@ def confirm(
     return placement, evaluate(costs, placement)
 
 
-def _binary(solution: Solution, variable: object) -> int:
+def binary(solution: Solution, variable: object) -> int:
     """Return a binary's value, rounded."""
     if isinstance(variable, int):
         return variable

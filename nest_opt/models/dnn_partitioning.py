@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Problem
-from nest_opt.problem.base import MAX_BYTES, Exact, first_repeated, json_number
+from nest_opt.problem.base import MAX_BYTES, MAX_DIGITS, Exact, first_repeated, json_number
 from nest_opt.problem.cluster import MAX_DEVICES
 from nest_opt.problem.validation import build, read_json
 
@@ -34,7 +34,7 @@ def _flag(value: Any) -> Any:
 
 def _whole(value: Any) -> Any:
     """Take a number with nothing but zeros behind its point for a whole one."""
-    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < 20:
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) <= MAX_DIGITS:
         whole = int(value)
         return whole if whole == value else value
     return value
@@ -107,7 +107,9 @@ class _Graph(_Foreign):
                     )
         pair = first_repeated((edge.source, edge.target) for edge in self.edges)
         if pair:
-            raise ValueError(f"edges: found {pair[0]} -> {pair[1]} twice: remove one")
+            raise ValueError(
+                f"edges: found {pair[0]} -> {pair[1]} 2 times, 1 is allowed: remove one"
+            )
         return self
 
     @model_validator(mode="after")

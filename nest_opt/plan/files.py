@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from nest_opt.errors import PlanError
+from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.plan import Plan
 from nest_opt.problem.files import require_version
 from nest_opt.problem.validation import build, read_json
 
 
-def read_plan(path: Path) -> Plan:
-    """Read a plan file.
+def read_plan(path: Path) -> Plan | GraphPlan:
+    """Read a plan file, of a pipeline or of a placement graph, as its problem says.
 
     Raises
     ------
@@ -25,7 +26,8 @@ def read_plan(path: Path) -> Plan:
             f"{path}: found a problem (format nest-opt-problem), a plan is needed: "
             "use `nest-opt solve` to make one, or give the plan file"
         )
-    plan = build(Plan, data, str(path), PlanError)
+    entity: type[Plan] | type[GraphPlan] = GraphPlan if _is_of_placement_graph(data) else Plan
+    plan = build(entity, data, str(path), PlanError)
     require_version(data, "nest-opt-plan", str(path))
     require_version(data["problem"], "nest-opt-problem", f"{path}: problem")
     return plan
@@ -37,3 +39,10 @@ def _is_problem(data: Any) -> bool:
     if "format" in data:
         return bool(data["format"] == "nest-opt-problem")
     return "model" in data and "problem" not in data
+
+
+def _is_of_placement_graph(data: Any) -> bool:
+    """Whether the problem in a file, which may be anything yet, is a placement graph."""
+    for key in ("problem", "job", "transfer"):
+        data = data.get(key) if isinstance(data, dict) else None
+    return bool(data == "sender-once")

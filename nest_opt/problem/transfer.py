@@ -143,8 +143,8 @@ def _refuse_profile(problem: "Problem", name: str, profile: Profile) -> None:
         )
     if profile.collectives:
         raise ValueError(
-            f"{place}: found {len(profile.collectives)} collectives, none are allowed in a "
-            "placement graph (a layer is on one device): remove them"
+            f"{place}: found collectives, none are allowed in a placement graph (a layer is on "
+            "one device): remove them"
         )
     if profile.kind is not None and profile.kind not in problem.cluster.device_kinds:
         raise ValueError(

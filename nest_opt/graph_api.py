@@ -1,0 +1,187 @@
+"""The verbs on placement graphs; `nest_opt.api` calls them for problems of that kind."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from nest_opt.cost.graph_build import build_graph_table
+from nest_opt.errors import ConsistencyError
+from nest_opt.plan.graph_check import check_graph, check_graph_claim, check_graph_form
+from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
+from nest_opt.plan.graph_plan import GraphPlan, graph_plan_from_placement
+from nest_opt.plan.violation import Violation
+from nest_opt.problem import Problem
+
+if TYPE_CHECKING:
+    from nest_opt.cost.graph_table import GraphTable
+    from nest_opt.milp.graph.result import GraphSearch
+
+Progress = Callable[[int, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class GraphExactResult:
+    """What `exact` returns of a placement graph.
+
+    Attributes
+    ----------
+    family
+        The family of placements that status and bound hold in: the problem's
+        split.
+    status
+        `optimal`: no placement of the family is better (by more than the gap
+        that was asked for). `infeasible`: it has no legal one. `feasible` and
+        `no-solution`: the time limit came first, with or without a plan.
+        `interrupted`: a KeyboardInterrupt did.
+    plan, evaluation
+        The best plan and its independent evaluation.
+    bound_ps
+        No placement of the family has a lower objective; None if infeasible.
+    bound_vouched_by
+        Who says so: `solver` (HiGHS, as soon as a program took part), or
+        `closed form` (bounds alone).
+    exact_units
+        Whether the programs' coefficients were small integers, in which no
+        tolerance of the solver can hide a unit. Otherwise its claims hold up
+        to a relative tolerance of about 1e-6.
+    cells, cells_pruned, cells_solved, nodes
+        Orders of the kinds of devices along the stages, how many of them bounds
+        settled, how many programs were run, and their branch-and-bound nodes.
+    wall_s
+        Seconds.
+    """
+
+    problem: Problem
+    family: Literal["contiguous", "any"]
+    status: Literal["optimal", "feasible", "infeasible", "no-solution", "interrupted"]
+    plan: GraphPlan | None
+    evaluation: GraphEvaluation | None
+    bound_ps: int | None
+    bound_vouched_by: Literal["solver", "closed form"]
+    exact_units: bool
+    cells: int
+    cells_pruned: int
+    cells_solved: int
+    nodes: int
+    wall_s: float
+
+    @property
+    def gap(self) -> float | None:
+        """(value - bound) / value, None without a plan."""
+        if self.evaluation is None or self.bound_ps is None:
+            return None
+        value = self.evaluation.value_ps
+        return (value - self.bound_ps) / value if value else 0.0
+
+
+@dataclass(frozen=True)
+class GraphVerifyResult:
+    """What `verify` returns of a placement graph's plan.
+
+    `evaluation` is None where the plan's form is broken. `claim_ps` is the
+    value that the file claims.
+    """
+
+    plan: GraphPlan
+    evaluation: GraphEvaluation | None
+    violations: tuple[Violation, ...]
+    claim_ps: int | None
+
+
+def verify_graph(plan: GraphPlan) -> GraphVerifyResult:
+    """Evaluate and check a plan of a placement graph, whoever made it.
+
+    Raises
+    ------
+    InstanceError
+        If the problem's numbers leave the range of the search.
+    PlanError
+        If the plan names a layer that its problem does not have.
+    """
+    table, placement = build_graph_table(plan.problem), plan.placement()
+    claim = None if plan.objective is None else int(plan.objective.value_ps)
+    broken = check_graph_form(table, placement)
+    if broken:
+        return GraphVerifyResult(plan, None, tuple(broken), claim)
+    evaluation = evaluate_graph(table, placement)
+    violations = check_graph(table, placement, evaluation)
+    if plan.objective is not None:
+        violations += check_graph_claim(evaluation, plan.objective.name, plan.objective.value_ps)
+    return GraphVerifyResult(plan, evaluation, tuple(violations), claim)
+
+
+def exact_graph(
+    problem: Problem,
+    *,
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    progress: Progress | None = None,
+) -> GraphExactResult:
+    """Find the best plan of a placement graph by integer programs.
+
+    Parameters
+    ----------
+    problem
+        A placement graph.
+    time_limit_s
+        Seconds for all of it.
+    gap
+        Share of the value by which the plan may be above the bound.
+    progress
+        Called with (cells done, cells, best value in ps or None).
+
+    Raises
+    ------
+    InstanceError
+        If the problem's numbers leave the range of the search.
+    SolverError
+        If a limit is out of range, HiGHS fails, or its answer does not stand
+        up to checker and evaluator.
+    ConsistencyError
+        If evaluator or checker disagree with the search: a defect.
+    """
+    from nest_opt.milp.driver import SearchLimits
+    from nest_opt.milp.graph.search import search
+
+    begin = time.perf_counter()
+    limits = SearchLimits(time_limit_s, None, gap)
+    table = build_graph_table(problem)
+    found = search(table, limits, progress=progress)
+    plan, evaluation = _confirmed(problem, table, found)
+    return GraphExactResult(
+        problem=problem,
+        family=problem.job.split,
+        status="interrupted" if found.limit == "interrupt" else found.status,
+        plan=plan,
+        evaluation=evaluation,
+        bound_ps=found.bound_ps,
+        bound_vouched_by=found.bound_by,
+        exact_units=found.exact_units,
+        cells=found.cells,
+        cells_pruned=found.cells_pruned,
+        cells_solved=found.cells_solved,
+        nodes=found.nodes,
+        wall_s=time.perf_counter() - begin,
+    )
+
+
+def _confirmed(
+    problem: Problem, table: "GraphTable", found: "GraphSearch"
+) -> tuple[GraphPlan | None, GraphEvaluation | None]:
+    """Evaluate and check what the search returned."""
+    if found.placement is None or found.value_ps is None:
+        return None, None
+    broken = check_graph(table, found.placement)
+    if broken:
+        raise ConsistencyError(
+            f"the integer program returned {found.placement}, which is illegal ({broken[0]}): "
+            "please report this problem file"
+        )
+    evaluation = evaluate_graph(table, found.placement)
+    if evaluation.value_ps != found.value_ps:
+        raise ConsistencyError(
+            f"the search values {found.placement} at {found.value_ps} ps, "
+            f"the evaluator at {evaluation.value_ps} ps: please report this problem file"
+        )
+    return graph_plan_from_placement(problem, found.placement, evaluation.value_ps), evaluation

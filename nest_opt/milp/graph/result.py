@@ -1,0 +1,87 @@
+"""What the search with the program of placement graphs returns. No Pyomo here."""
+
+from dataclasses import dataclass
+
+from nest_opt.milp.result import BoundBy, Status
+from nest_opt.plan.graph_evaluate import GraphEvaluation
+from nest_opt.plan.graph_placement import GraphPlacement
+from nest_opt.solver.status import Limit
+
+
+@dataclass(frozen=True)
+class GraphSearchTimes:
+    """Seconds of a search, by what they were spent on.
+
+    Attributes
+    ----------
+    start_s
+        Parts, closed-form bound and first incumbent.
+    build_s, handover_s, solve_s
+        Building programs (with their windows), passing them to HiGHS, solving them.
+    total_s
+        All of it, and what lies between.
+    """
+
+    start_s: float
+    build_s: float
+    handover_s: float
+    solve_s: float
+    total_s: float
+
+
+@dataclass(frozen=True)
+class GraphSearch:
+    """What a search over cells with the integer program found.
+
+    Attributes
+    ----------
+    status
+        `optimal`: no placement is better (by more than the gap that was asked
+        for). `infeasible`: there is no legal one. `feasible` and
+        `no-solution`: a limit came first, with or without a placement.
+    limit
+        The limit that was met, None if none was.
+    placement, evaluation
+        The best placement, rounded, checked and valued by the evaluator.
+    bound_ps
+        No placement has a lower value; None if infeasible.
+    bound_by
+        Who vouches for the bound: `solver` as soon as a program took part in
+        it, `closed form` if bounds and windows alone settled every cell.
+    exact_units
+        Whether all coefficients were small integers, in which no tolerance of
+        the solver can hide a unit. Otherwise its claims hold up to a relative
+        tolerance of about 1e-6.
+    cells, cells_pruned, cells_solved
+        Orders of the kinds along the stages, how many of them closed forms
+        settled, and how many programs were run.
+    nodes
+        Branch-and-bound nodes of all programs.
+    times
+        Seconds.
+    """
+
+    status: Status
+    limit: Limit | None
+    placement: GraphPlacement | None
+    evaluation: GraphEvaluation | None
+    bound_ps: int | None
+    bound_by: BoundBy
+    exact_units: bool
+    cells: int
+    cells_pruned: int
+    cells_solved: int
+    nodes: int
+    times: GraphSearchTimes
+
+    @property
+    def value_ps(self) -> int | None:
+        """The placement's value."""
+        return None if self.evaluation is None else self.evaluation.value_ps
+
+    @property
+    def gap(self) -> float | None:
+        """(value - bound) / value, None without a placement."""
+        if self.value_ps is None or self.bound_ps is None:
+            return None
+        return (self.value_ps - self.bound_ps) / self.value_ps if self.value_ps else 0.0

@@ -1,0 +1,292 @@
+"""The search: cells one after the other, the incumbent as cutoff.
+
+A first incumbent comes from the cuts of topological orders. It leaves each
+part a few stages of a cell; a cell that leaves some part none needs no
+program. Any other one is built and handed to HiGHS with the incumbent as
+cutoff, and its solution rounded, checked and valued anew before it counts.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+
+from nest_opt.cost.graph_table import GraphTable
+from nest_opt.errors import PlanError
+from nest_opt.milp.driver import BOUND_TOLERANCE, SearchLimits
+from nest_opt.milp.graph.bounds import bound_ps
+from nest_opt.milp.graph.build import GraphFormulation, build
+from nest_opt.milp.graph.cells import GraphCell, Kinds, cell_count, cells
+from nest_opt.milp.graph.extract import (
+    confirm,
+    graph_placement,
+    overfull_stages,
+    rounded,
+    stages_of,
+)
+from nest_opt.milp.graph.heuristic import ORDERS, Stages, best_cuts
+from nest_opt.milp.graph.memory import forbid_overfull
+from nest_opt.milp.graph.moves import improve
+from nest_opt.milp.graph.parts import parts
+from nest_opt.milp.graph.result import GraphSearch, GraphSearchTimes
+from nest_opt.milp.result import Status
+from nest_opt.plan.graph_check import check_graph
+from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
+from nest_opt.plan.graph_placement import GraphPlacement
+from nest_opt.solver.highs import HighsSession
+from nest_opt.solver.options import SolverOptions
+from nest_opt.solver.status import Limit, SolverAnswer
+
+# Above any load: tables are below 2**60 ps.
+_NO_LIMIT = 2**120
+
+Progress = Callable[[int, int, int | None], None]
+
+
+def search(
+    table: GraphTable,
+    limits: SearchLimits | None = None,
+    start: GraphPlacement | None = None,
+    progress: Progress | None = None,
+    orders: int = ORDERS,
+) -> GraphSearch:
+    """Find the best placement of a placement graph by integer programs.
+
+    Parameters
+    ----------
+    table
+        The coefficients.
+    limits
+        When to stop early.
+    start
+        A legal placement: an incumbent besides those that the search makes.
+    progress
+        Called with (cells done, cells, best value in ps or None).
+    orders
+        How many topological orders to seek a first incumbent in; 0 for none.
+
+    A KeyboardInterrupt ends the search with incumbent and bound.
+
+    Raises
+    ------
+    PlanError
+        If `start` is illegal.
+    SolverError
+        If HiGHS fails, or its answer does not stand up to checker and evaluator.
+    """
+    return _Search(table, limits or SearchLimits(), progress, orders).run(start)
+
+
+@dataclass
+class _Tally:
+    """What a search counts."""
+
+    pruned: int = 0
+    solved: int = 0
+    nodes: int = 0
+    exact_units: bool = True
+    start_s: float = 0.0
+    build_s: float = 0.0
+    handover_s: float = 0.0
+    solve_s: float = 0.0
+
+
+class _Search:
+    """One search.
+
+    `_floor` is the closed-form bound of every cell, `_least` the least bound of
+    the cells that are settled.
+    """
+
+    def __init__(
+        self, table: GraphTable, limits: SearchLimits, progress: Progress | None, orders: int
+    ) -> None:
+        self._begin = time.perf_counter()
+        self._table = table
+        self._limits = limits
+        self._progress = progress
+        self._orders = orders
+        self._incumbent: tuple[GraphPlacement, GraphEvaluation] | None = None
+        self._parts = parts(table)
+        self._cells = cell_count(self._parts)
+        self._floor = 0
+        self._least = _NO_LIMIT
+        self._tally = _Tally()
+
+    def run(self, start: GraphPlacement | None) -> GraphSearch:
+        """Search until every cell is settled or a limit is met."""
+        if start is not None:
+            self._take_start(start)
+        stopped: Limit | None = None
+        try:
+            floor = bound_ps(self._parts)
+            self._floor = _NO_LIMIT if floor is None else floor
+            if floor is not None:
+                self._seek_start()
+            self._tally.start_s = time.perf_counter() - self._begin
+            stopped = self._walk()
+        except KeyboardInterrupt:
+            stopped = "interrupt"
+        return self._result(stopped)
+
+    def _take_start(self, start: GraphPlacement) -> None:
+        """Take a legal placement as incumbent."""
+        violations = check_graph(self._table, start)
+        if violations:
+            raise PlanError(f"start: the placement is illegal ({violations[0]})")
+        self._offer(start)
+
+    def _offer(self, placement: GraphPlacement) -> None:
+        """Take a legal placement as incumbent if it is better."""
+        evaluation = evaluate_graph(self._table, placement)
+        if self._incumbent is None or evaluation.value_ps < self._incumbent[1].value_ps:
+            self._incumbent = placement, evaluation
+
+    def _seek_start(self) -> None:
+        """Make incumbents from cuts of topological orders; improve them where any split will do."""
+        in_order = self._parts
+        if not self._parts.contiguous:
+            in_order = parts(replace(self._table, contiguous=True))
+        found = best_cuts(in_order, self._orders)
+        if found:
+            self._offer(graph_placement(self._table, in_order, found))
+        if self._incumbent and self._orders and not self._parts.contiguous:
+            kinds = next(cells(self._parts))
+            stages = stages_of(self._table, self._parts, kinds, self._incumbent[0])
+            if stages:
+                better = improve(self._parts, stages)
+                self._offer(graph_placement(self._table, self._parts, better))
+
+    def _walk(self) -> Limit | None:
+        """Settle cell by cell; return the limit that was met."""
+        stopped: Limit | None = None
+        for kinds in cells(self._parts):
+            if self._floor >= self._threshold():
+                break
+            if self._progress:
+                value = self._incumbent[1].value_ps if self._incumbent else None
+                self._progress(self._done(), self._cells, value)
+            if self._remaining_s() == 0:
+                return "time"
+            met = self._settle(kinds)
+            stopped = met or stopped
+            if met in ("time", "interrupt"):
+                break
+        return stopped
+
+    def _threshold(self) -> int:
+        """Return the value that a placement must be below to matter."""
+        if self._incumbent is None:
+            return _NO_LIMIT
+        return ceil(self._incumbent[1].value_ps * (1 - Fraction(self._limits.gap)))
+
+    def _remaining_s(self) -> float | None:
+        if self._limits.time_limit_s is None:
+            return None
+        return max(0.0, self._limits.time_limit_s - (time.perf_counter() - self._begin))
+
+    def _settle(self, kinds: Kinds) -> Limit | None:
+        """Settle a cell, by its windows or by a program; return the limit that it met."""
+        threshold = self._threshold()
+        cell = GraphCell(self._parts, kinds, None if threshold == _NO_LIMIT else threshold)
+        begin = time.perf_counter()
+        empty = not all(
+            any(cell.supports(part, stage) for stage in window)
+            for part, window in enumerate(cell.windows)
+        )
+        self._tally.build_s += time.perf_counter() - begin
+        if empty:
+            self._least = min(self._least, threshold)
+            self._tally.pruned += 1
+            return None
+        formulation, answer, stages = self._solve(cell)
+        proved = self._proved(formulation, answer)
+        found = None
+        if stages is not None and answer.solution is not None:
+            found = confirm(self._table, formulation, answer.solution, stages)
+            if answer.termination.reason == "optimal" and not self._limits.gap:
+                proved = found[1].value_ps
+        # Only now: an interrupt before this leaves the cell open.
+        self._tally.solved += 1
+        self._least = min(self._least, proved)
+        if found:
+            self._offer(found[0])
+        return answer.termination.limit
+
+    def _solve(self, cell: GraphCell) -> tuple[GraphFormulation, SolverAnswer, Stages | None]:
+        """Run a cell's program until its solution fits the memory, or there is none."""
+        begin = time.perf_counter()
+        formulation = build(cell)
+        self._tally.build_s += time.perf_counter() - begin
+        while True:
+            answer = self._run(formulation)
+            if answer.solution is None:
+                return formulation, answer, None
+            stages = rounded(formulation, answer.solution)
+            overfull = overfull_stages(self._parts, stages)
+            if not overfull or answer.termination.limit:
+                return formulation, answer, None if overfull else stages
+            for stage, members in overfull:
+                forbid_overfull(formulation.model, cell, stage, members)
+
+    def _run(self, formulation: GraphFormulation) -> SolverAnswer:
+        """Hand a program over and solve it once."""
+        session = HighsSession(formulation.model)
+        cutoff_ps, tally = formulation.cell.cutoff_ps, self._tally
+        # The incumbent goes in as a cutoff: what is not better is of no interest.
+        cutoff = None if cutoff_ps is None else (cutoff_ps - 0.5) / formulation.units.time_ps
+        limits = self._limits
+        options = SolverOptions(self._remaining_s(), limits.node_limit, relative_gap=limits.gap)
+        answer = session.solve(options, cutoff=cutoff)
+        tally.nodes += answer.report.nodes
+        tally.exact_units &= formulation.units.exact
+        tally.handover_s += answer.report.handover_s
+        tally.solve_s += answer.report.solve_s
+        return answer
+
+    def _proved(self, formulation: GraphFormulation, answer: SolverAnswer) -> int:
+        """Return the lower bound that an answer claims for its cell."""
+        if answer.termination.reason in ("infeasible", "nothing-better"):
+            cutoff_ps = formulation.cell.cutoff_ps
+            return _NO_LIMIT if cutoff_ps is None else cutoff_ps
+        bound, unit = answer.report.dual_bound, formulation.units.time_ps
+        if bound is None:
+            return self._floor
+        return max(self._floor, ceil((bound - BOUND_TOLERANCE * max(1.0, abs(bound))) * unit))
+
+    def _done(self) -> int:
+        return self._tally.pruned + self._tally.solved
+
+    def _result(self, stopped: Limit | None) -> GraphSearch:
+        tally, incumbent = self._tally, self._incumbent
+        bound = _NO_LIMIT if incumbent is None else incumbent[1].value_ps
+        bound = min(bound, self._least)
+        if self._done() < self._cells:
+            bound = min(bound, self._floor)
+        if incumbent and bound >= self._threshold():
+            # Whatever was stopped does not matter to the claim.
+            stopped = None
+        status: Status = "feasible" if incumbent else "no-solution"
+        if stopped is None:
+            status = "optimal" if incumbent else "infeasible"
+        return GraphSearch(
+            status=status,
+            limit=stopped,
+            placement=incumbent[0] if incumbent else None,
+            evaluation=incumbent[1] if incumbent else None,
+            bound_ps=None if bound == _NO_LIMIT else bound,
+            bound_by="solver" if tally.solved else "closed form",
+            exact_units=tally.exact_units,
+            cells=self._cells,
+            cells_pruned=self._cells - tally.solved if stopped is None else tally.pruned,
+            cells_solved=tally.solved,
+            nodes=tally.nodes,
+            times=GraphSearchTimes(
+                tally.start_s,
+                tally.build_s,
+                tally.handover_s,
+                tally.solve_s,
+                time.perf_counter() - self._begin,
+            ),
+        )
