@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nest_opt.api import SolveResult, solve
+from nest_opt.api import SolveResult, solve_pipeline
 from nest_opt.certify.brute_force import brute_force
 from nest_opt.errors import ConsistencyError, InstanceError
 from nest_opt.problem import Problem
@@ -82,7 +82,7 @@ def crosscheck(
         feasible += best.value_ps is not None
         binding += best.placement != brute_force(free).placement
         try:
-            result = solve(problem)
+            result = solve_pipeline(problem)
             relaxed += result.status == "relaxed"
             told = _difference(problem, result, best.value_ps)
         except ConsistencyError as error:

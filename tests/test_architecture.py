@@ -23,7 +23,7 @@ ALLOWED = {
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},
-    "graph_api": {"errors", "problem", "cost", "plan", "milp"},
+    "graph_api": {"errors", "problem", "cost", "plan", "dp", "milp"},
     "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp", "graph_api"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry"},
     "cli": {
