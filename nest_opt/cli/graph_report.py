@@ -128,10 +128,9 @@ def _bound_text(result: GraphExactResult | GraphSolveResult) -> str:
     if result.bound_ps is None or result.gap is None:
         return "none"
     than = "" if result.gap == 0 else " than the bound"
-    return (
-        f"{seconds_text(result.bound_ps)}, gap {gap_text(result.gap)}: no {_SPLITS[result.problem.job.split]} "
-        f"is faster{than}"
-    )
+    split = _SPLITS[result.problem.job.split]
+    bound = f"{seconds_text(result.bound_ps)}, gap {gap_text(result.gap)}"
+    return f"{bound}: no {split} is faster{than}"
 
 
 def _voucher_text(result: GraphExactResult) -> str:
