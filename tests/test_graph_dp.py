@@ -73,7 +73,7 @@ def contiguous_problem(seed: int) -> Problem | None:
 
 
 PROBLEMS = {
-    seed: problem for seed in range(800) if (problem := contiguous_problem(seed)) is not None
+    seed: problem for seed in range(560) if (problem := contiguous_problem(seed)) is not None
 }
 TABLES = {seed: build_graph_table(problem) for seed, problem in PROBLEMS.items()}
 
@@ -249,11 +249,8 @@ def test_equals_published_optima(shared_data: Path) -> None:
 
 def test_orders() -> None:
     """Components come sources first; both orders keep every edge's direction."""
-    assert strong_components([[1], [2], [0, 3], [], [3]]) in (
-        [[4], [0, 1, 2], [3]],
-        [[4], [0, 2, 1], [3]],
-        [[4], [2, 1, 0], [3]],
-    )
+    components = strong_components([[1], [2], [0, 3], [], [3]])
+    assert [sorted(component) for component in components] == [[4], [0, 1, 2], [3]]
     targets = [[3], [2], [3, 4], [5], [5], []]
     for order in (breadth_first(targets), depth_first(targets)):
         place = {node: number for number, node in enumerate(order)}
