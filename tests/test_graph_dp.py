@@ -131,6 +131,49 @@ def test_limits_and_followers_lose_nothing() -> None:
     assert merged > 50
 
 
+def timeless_table(seed: int) -> GraphTable:
+    """Return eight layers, most of which take no time, with outputs of up to 6 ps."""
+    rng = random.Random(seed)
+    n = 8
+    edges = tuple((u, v) for u, v in combinations(range(n), 2) if rng.random() < 0.3)
+    times = tuple(rng.choice((0, 0, rng.randint(1, 9))) for _ in range(n))
+    slow = tuple(None if rng.random() < 0.1 else 2 * time for time in times)
+    sizes = tuple(rng.choice((0, 0, 1)) for _ in range(n))
+    usable = rng.choice((2, n))
+    return GraphTable(
+        layers=tuple(map(str, range(n))),
+        kinds=(
+            GraphKind("fast", (0, 1), usable, True, times, sizes),
+            GraphKind("slow", (2,), n, seed % 2 == 0, slow, sizes),
+        ),
+        edges=edges,
+        transfer_ps=tuple(rng.randint(0, 6) for _ in range(n)),
+        # Some tensors are of no order, some of the order has no tensors.
+        precedence=tuple(
+            pair
+            for pair in combinations(range(n), 2)
+            if rng.random() < (0.8 if pair in edges else 0.1)
+        ),
+        classes=(),
+        contiguous=True,
+    )
+
+
+def test_followers_lose_nothing_where_nearly_all_take_no_time() -> None:
+    """With followers merged, one pass finds the same value, as does the search with its limits."""
+    merged = feasible = 0
+    for seed in range(150):
+        table = timeless_table(seed)
+        blocks, fewer = contract(table), merge_followers(table)
+        value = sweep(blocks, NO_LIMIT)
+        assert sweep(fewer, NO_LIMIT) == value, seed
+        assert search(table).value_ps == value, seed
+        merged += len(fewer) < len(blocks)
+        feasible += value is not None
+    assert merged > 50
+    assert feasible > 50
+
+
 def test_downsets_come_after_their_subsets() -> None:
     """The tree has each downset once, after those that it contains."""
     for table in list(TABLES.values())[:100]:

@@ -13,34 +13,29 @@ def merge_followers(table: GraphTable) -> Blocks:
     """Return a table's blocks, followers merged until there are none.
 
     Moving a follower to the stage of its leader in any legal plan leaves the
-    plan legal and no load larger (`docs/placement_graphs.md`). Pairs of a
-    round are disjoint, so that none undoes another.
+    plan legal and no load larger (`docs/placement_graphs.md`).
     """
     groups: list[tuple[int, ...]] = []
     while True:
         blocks = contract(table, groups)
-        paired: set[int] = set()
-        for block in range(len(blocks)):
-            leader = None if block in paired else _leader(blocks, block, paired)
-            if leader is not None:
-                paired |= {block, leader}
-                groups.append((blocks.layers[block][0], blocks.layers[leader][0]))
-        if not paired:
+        found = [
+            (blocks.layers[block][0], blocks.layers[leader][0])
+            for block in range(len(blocks))
+            if (leader := _leader(blocks, block)) is not None
+        ]
+        if not found:
             return blocks
+        groups += found
 
 
-def _leader(blocks: Blocks, block: int, taken: set[int]) -> int | None:
-    """Return a block not taken yet that a block may follow, or None."""
+def _leader(blocks: Blocks, block: int) -> int | None:
+    """Return a block that a block may follow, or None."""
     for kind in blocks.kinds:
         heavy = kind.memory_binds and kind.size_bytes[block]
         if kind.time_ps[block] or heavy or not kind.supported[block]:
             return None
     return next(
-        (
-            leader
-            for leader in _neighbours(blocks, block)
-            if leader not in taken and _moves_for_free(blocks, block, leader)
-        ),
+        (leader for leader in _neighbours(blocks, block) if _moves_for_free(blocks, block, leader)),
         None,
     )
 
