@@ -1,6 +1,7 @@
 """The dynamic program over downsets, against brute force, a plain one, and published optima."""
 
 import csv
+import json
 import random
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cli_running import run
 from random_graphs import random_graph_data
 from test_graph_problem import graph_data, read
 
@@ -29,6 +31,7 @@ from nest_opt.models.dnn_partitioning import read_dnn_partitioning
 from nest_opt.plan.graph_check import check_graph
 from nest_opt.plan.graph_evaluate import evaluate_graph, evaluate_graph_stage
 from nest_opt.plan.graph_placement import GraphPlacement, GraphStage
+from nest_opt.problem.files import to_json_text
 
 # Of brute force: every layer on every device.
 MOST_LAYERS = 7
@@ -398,3 +401,25 @@ def test_solve_returns_a_checked_plan() -> None:
             assert verified.evaluation == result.evaluation
             assert result.gap == 0
     assert solved > 10
+
+
+def test_command_solves_and_writes_a_plan(tmp_path: Path) -> None:
+    """The plan that is written verifies; --explain adds the terms; --what-if is refused."""
+    problem, plan = tmp_path / "problem.json", tmp_path / "plan.json"
+    problem.write_text(to_json_text(read(graph_data())))
+    found = run("solve", problem, "-o", plan, "--explain")
+    assert found.exit_code == 0
+    assert found.stdout.startswith("optimal: ")
+    assert "no contiguous split is faster" in found.stdout
+    assert "F, load" in found.stdout
+    assert run("verify", plan).exit_code == 0
+    data = json.loads(run("solve", problem, "--json", "--explain").stdout)
+    assert data["family"] == "contiguous"
+    assert data["gap"] == 0
+    assert data["plan"] == json.loads(plan.read_text())
+    assert data["search"]["downsets"] > 1
+    loads = [int(stage["time_ps"]) for stage in data["explanation"]["stages"]]
+    assert max(loads) == int(data["objective"]["value_ps"])
+    refused = run("solve", problem, "--what-if", "pp=2")
+    assert refused.exit_code == 2
+    assert "no dimensions to fix" in refused.stderr
