@@ -17,6 +17,7 @@ from nest_opt import Problem
 from nest_opt.milp.build import FAMILIES, Formulation, build
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.constraints import FAMILIES as CONSTRAINT_FAMILIES
+from nest_opt.milp.graph.build import GraphFormulation
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration
@@ -140,7 +141,7 @@ def family_lp(objective: str, constraint: str | None, family: str) -> str:
         return path.read_text()
 
 
-def keep_only(formulation: Formulation, family: str) -> None:
+def keep_only(formulation: Formulation | GraphFormulation, family: str) -> None:
     """Deactivate the rows of all other families."""
     model = formulation.model
     for name, components in formulation.rows.items():

@@ -24,7 +24,7 @@ def add_assignment(model: Any, cell: GraphCell, _: GraphUnits) -> None:
         _add_stages_in_order(model, cell, pairs)
     else:
         model.a = pyo.Var(pairs, domain=pyo.Binary)
-        _add_devices_by_first_part(model, cell)
+        _add_one_stage(model, cell)
 
 
 def _add_stages_in_order(model: Any, cell: GraphCell, pairs: list[tuple[int, int]]) -> None:
@@ -58,24 +58,16 @@ def _add_stages_in_order(model: Any, cell: GraphCell, pairs: list[tuple[int, int
     model.in_stage = pyo.Constraint(pairs, rule=in_stage_rule)
 
 
-def _add_devices_by_first_part(model: Any, cell: GraphCell) -> None:
-    """Add (G11): sum over i of a[u, i] = 1, and a kind's devices by the first part they hold.
+def _add_one_stage(model: Any, cell: GraphCell) -> None:
+    """Add (G11): sum over i of a[u, i] = 1.
 
-    Part u is on a kind's device only if the one before it, of that kind, has
-    a part before u: a[u, i] <= sum over v < u of a[v, i'].
+    Devices of a kind are alike; HiGHS finds that out, and rows that number
+    them would only be in its way.
     """
-
-    def one_rule(model: Any, part: int) -> Any:
-        return sum(model.a[part, stage] for stage in range(cell.stages)) == 1
-
-    def first_part_rule(model: Any, part: int, stage: int) -> Any:
-        if cell.place_in_kind(stage) == 0:
-            return pyo.Constraint.Skip
-        return model.a[part, stage] <= sum(model.a[other, stage - 1] for other in range(part))
-
-    everything = range(cell.parts.count)
-    model.one_stage = pyo.Constraint(everything, rule=one_rule)
-    model.first_part = pyo.Constraint(everything, range(cell.stages), rule=first_part_rule)
+    model.one_stage = pyo.Constraint(
+        range(cell.parts.count),
+        rule=lambda model, part: sum(model.a[part, i] for i in range(cell.stages)) == 1,
+    )
 
 
 def open_pairs(cell: GraphCell) -> list[tuple[int, int]]:

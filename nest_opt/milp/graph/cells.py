@@ -47,16 +47,11 @@ class GraphCell:
     def windows(self) -> tuple[range, ...]:
         """Per part, the stages that it may be in, as (G18) says; empty if there are none.
 
-        Without an order: all, but that a kind's devices are numbered by the
-        first part that they hold, so that part u is on one of the first u + 1.
+        Without an order of stages: all.
         """
         if self.parts.contiguous:
             return windows(self.parts, self.kinds, self.cutoff_ps)
         return (range(self.stages),) * self.parts.count
-
-    def place_in_kind(self, stage: int) -> int:
-        """Return how many earlier stages are of a stage's kind."""
-        return self.kinds[:stage].count(self.kinds[stage])
 
     def in_reach(self, part: int, stage: int) -> bool:
         """Whether a stage is in a part's window."""

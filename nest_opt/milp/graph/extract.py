@@ -56,8 +56,7 @@ def stages_of(
 ) -> Stages | None:
     """Return a placement's stages of parts in a cell, None if the cell has no such stages.
 
-    Where the order of stages is free, it is the one of (G11): by kind, then by
-    the first part.
+    Where the order of stages is free, they are sorted by kind, as the cell is.
     """
     kind_of = {device: kind for kind, found in enumerate(table.kinds) for device in found.devices}
     part_of = {layer: part for part, layers in enumerate(parts.layers) for layer in layers}

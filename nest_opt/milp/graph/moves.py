@@ -4,7 +4,7 @@ from nest_opt.milp.graph.heuristic import Stages
 from nest_opt.milp.graph.parts import Parts
 
 
-class _Loads:
+class Loads:
     """Loads and memory of an assignment, kept up to date as parts move."""
 
     def __init__(self, parts: Parts, start: Stages) -> None:
@@ -60,7 +60,7 @@ def improve(parts: Parts, start: Stages) -> Stages:
     A part of a stage of the largest load moves to where the loads, the
     largest first, become least.
     """
-    state = _Loads(parts, start)
+    state = Loads(parts, start)
     rank = sorted(state.loads, reverse=True)
     while True:
         best: tuple[list[int], int, int] | None = None

@@ -27,7 +27,14 @@ from nest_opt.milp.graph.extract import (
 )
 from nest_opt.milp.graph.heuristic import ORDERS, Stages, best_cuts
 from nest_opt.milp.graph.memory import forbid_overfull
-from nest_opt.milp.graph.moves import improve
+from nest_opt.milp.graph.moves import Loads, improve
+from nest_opt.milp.graph.neighbourhoods import (
+    LEAST_STEP,
+    NODES,
+    free_all,
+    free_only,
+    neighbourhoods,
+)
 from nest_opt.milp.graph.parts import parts
 from nest_opt.milp.graph.result import GraphSearch, GraphSearchTimes
 from nest_opt.milp.result import Status
@@ -40,6 +47,14 @@ from nest_opt.solver.status import Limit, SolverAnswer
 
 # Above any load: tables are below 2**60 ps.
 _NO_LIMIT = 2**120
+
+# The cuts of orders are hard to beat: HiGHS does better to prove than to seek.
+_PROVE = {
+    "mip_heuristic_effort": 0.0,
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+}
 
 Progress = Callable[[int, int, int | None], None]
 
@@ -219,8 +234,22 @@ class _Search:
         begin = time.perf_counter()
         formulation = build(cell)
         self._tally.build_s += time.perf_counter() - begin
+        session = HighsSession(formulation.model)
+        if not self._parts.contiguous:
+            self._descend(formulation, session)
         while True:
-            answer = self._run(formulation)
+            limits = self._limits
+            answer = self._run(
+                formulation,
+                session,
+                self._threshold() - 0.5,
+                SolverOptions(
+                    self._remaining_s(),
+                    limits.node_limit,
+                    relative_gap=limits.gap,
+                    settings=_PROVE if self._parts.contiguous and self._incumbent else {},
+                ),
+            )
             if answer.solution is None:
                 return formulation, answer, None
             stages = rounded(formulation, answer.solution)
@@ -229,16 +258,64 @@ class _Search:
                 return formulation, answer, None if overfull else stages
             for stage, members in overfull:
                 forbid_overfull(formulation.model, cell, stage, members)
+            session = HighsSession(formulation.model)
 
-    def _run(self, formulation: GraphFormulation) -> SolverAnswer:
-        """Hand a program over and solve it once."""
-        session = HighsSession(formulation.model)
-        cutoff_ps, tally = formulation.cell.cutoff_ps, self._tally
-        # The incumbent goes in as a cutoff: what is not better is of no interest.
-        cutoff = None if cutoff_ps is None else (cutoff_ps - 0.5) / formulation.units.time_ps
-        limits = self._limits
-        options = SolverOptions(self._remaining_s(), limits.node_limit, relative_gap=limits.gap)
+    def _descend(self, formulation: GraphFormulation, session: HighsSession) -> None:
+        """Improve the incumbent of any split by programs with most parts fixed.
+
+        That takes at most half of the time that is left.
+        """
+        left = self._remaining_s()
+        end = None if left is None else time.perf_counter() + left / 2
+        while self._incumbent:
+            before = self._incumbent
+            self._improve(formulation, session, before, end)
+            if self._incumbent is before:
+                break
+        free_all(formulation)
+
+    def _improve(
+        self,
+        formulation: GraphFormulation,
+        session: HighsSession,
+        incumbent: tuple[GraphPlacement, GraphEvaluation],
+        end: float | None,
+    ) -> None:
+        """Take a better placement from the first neighbourhood that has one."""
+        placement, evaluation = incumbent
+        stages = stages_of(self._table, self._parts, formulation.cell.kinds, placement)
+        if stages is None:
+            return
+        cutoff_ps = min(evaluation.value_ps * (1 - LEAST_STEP), self._threshold() - 0.5)
+        node_limit = self._limits.node_limit
+        nodes = NODES if node_limit is None else min(NODES, node_limit)
+        for free in neighbourhoods(Loads(self._parts, stages).loads):
+            left = None if end is None else max(0.0, end - time.perf_counter())
+            if left == 0 or self._incumbent is not incumbent:
+                return
+            free_only(formulation, stages, free)
+            answer = self._run(formulation, session, cutoff_ps, SolverOptions(left, nodes))
+            if answer.solution:
+                found = rounded(formulation, answer.solution)
+                if not overfull_stages(self._parts, found):
+                    self._offer(confirm(self._table, formulation, answer.solution, found)[0])
+            if answer.termination.limit == "interrupt":
+                raise KeyboardInterrupt
+
+    def _run(
+        self,
+        formulation: GraphFormulation,
+        session: HighsSession,
+        cutoff_ps: float,
+        options: SolverOptions,
+    ) -> SolverAnswer:
+        """Solve a program once, with the incumbent as cutoff: what is not better is no use."""
+        unit, cutoff = formulation.units.time_ps, None
+        if self._incumbent:
+            cutoff = cutoff_ps / unit
+            formulation.model.maxF.setub(cutoff)
         answer = session.solve(options, cutoff=cutoff)
+        tally = self._tally
         tally.nodes += answer.report.nodes
         tally.exact_units &= formulation.units.exact
         tally.handover_s += answer.report.handover_s
@@ -248,8 +325,7 @@ class _Search:
     def _proved(self, formulation: GraphFormulation, answer: SolverAnswer) -> int:
         """Return the lower bound that an answer claims for its cell."""
         if answer.termination.reason in ("infeasible", "nothing-better"):
-            cutoff_ps = formulation.cell.cutoff_ps
-            return _NO_LIMIT if cutoff_ps is None else cutoff_ps
+            return self._threshold()
         bound, unit = answer.report.dual_bound, formulation.units.time_ps
         if bound is None:
             return self._floor
