@@ -66,7 +66,7 @@ def exact_command(
     """Find the best plan by integer programs, and hold `solve` against it.
 
     The plan that `solve` finds is the first incumbent. Of a placement graph,
-    which `solve` does not search, the family is the problem's split. Ctrl-C
+    where programs run by themselves, the family is the problem's split. Ctrl-C
     ends the search and prints incumbent and bound.
     """
     check_family(family)
