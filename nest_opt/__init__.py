@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from nest_opt.agreement import crosscheck
     from nest_opt.api import ExactResult, SolveResult, VerifyResult, exact, solve, verify
     from nest_opt.errors import InstanceError, NestOptError, PlanError
-    from nest_opt.graph_api import GraphExactResult, GraphVerifyResult
+    from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
     from nest_opt.problem import Problem
@@ -19,6 +19,7 @@ __all__ = [
     "ExactResult",
     "GraphExactResult",
     "GraphPlan",
+    "GraphSolveResult",
     "GraphVerifyResult",
     "InstanceError",
     "NestOptError",
@@ -37,7 +38,7 @@ __all__ = [
 _HOMES = {
     "nest_opt.api": ("ExactResult", "SolveResult", "VerifyResult", "exact", "solve", "verify"),
     "nest_opt.agreement": ("crosscheck",),
-    "nest_opt.graph_api": ("GraphExactResult", "GraphVerifyResult"),
+    "nest_opt.graph_api": ("GraphExactResult", "GraphSolveResult", "GraphVerifyResult"),
     "nest_opt.plan.graph_plan": ("GraphPlan",),
     "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from nest_opt.api import SolveResult, solve
+from nest_opt.api import SolveResult, solve_pipeline
 from nest_opt.certify.brute_force import brute_force
 from nest_opt.errors import ConsistencyError, InstanceError, SolverError
 from nest_opt.problem import Problem
@@ -162,7 +162,7 @@ def _compared(problem: Problem, value_ps: int | None) -> tuple[str | None, dict[
     differences: dict[Face, str] = {}
     status = None
     try:
-        result = solve(problem)
+        result = solve_pipeline(problem)
         status = result.status
         told = _search_difference(result, value_ps)
     except ConsistencyError as error:

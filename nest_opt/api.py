@@ -12,7 +12,14 @@ from nest_opt.dp.sources import cell_source
 from nest_opt.dp.staged_infeasible import diagnose_all
 from nest_opt.dp.staged_search import search_all
 from nest_opt.errors import ConsistencyError
-from nest_opt.graph_api import GraphExactResult, GraphVerifyResult, exact_graph, verify_graph
+from nest_opt.graph_api import (
+    GraphExactResult,
+    GraphSolveResult,
+    GraphVerifyResult,
+    exact_graph,
+    solve_graph,
+    verify_graph,
+)
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.family import outside
@@ -159,7 +166,18 @@ class VerifyResult:
     claim_ps: int | None
 
 
-def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
+def solve(problem: Problem, progress: Progress | None = None) -> SolveResult | GraphSolveResult:
+    """Find the best plan by a dynamic program.
+
+    Parameters and errors are those of `solve_pipeline`, or for a placement
+    graph those of `nest_opt.graph_api.solve_graph`.
+    """
+    if problem.is_placement_graph:
+        return solve_graph(problem, progress)
+    return solve_pipeline(problem, progress)
+
+
+def solve_pipeline(problem: Problem, progress: Progress | None = None) -> SolveResult:
     """Find the best plan of the aligned family.
 
     Parameters
@@ -301,7 +319,7 @@ def exact_pipeline(
     begin = time.perf_counter()
     costs = Costs(problem)
     programs.check_request(costs, time_limit_s, gap)
-    start = solve(problem, progress)
+    start = solve_pipeline(problem, progress)
     if start.status == "interrupted":
         return _interrupted(start)
     left_s = None if time_limit_s is None else max(0.0, time_limit_s - start.wall_s)

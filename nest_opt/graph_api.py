@@ -3,21 +3,55 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from nest_opt.cost.graph_build import build_graph_table
-from nest_opt.errors import ConsistencyError
+from nest_opt.cost.graph_table import GraphTable
+from nest_opt.dp.graph import search
+from nest_opt.errors import ConsistencyError, InstanceError
 from nest_opt.plan.graph_check import check_graph, check_graph_claim, check_graph_form
 from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
+from nest_opt.plan.graph_placement import GraphPlacement
 from nest_opt.plan.graph_plan import GraphPlan, graph_plan_from_placement
 from nest_opt.plan.violation import Violation
 from nest_opt.problem import Problem
 
-if TYPE_CHECKING:
-    from nest_opt.cost.graph_table import GraphTable
-    from nest_opt.milp.graph.result import GraphSearch
-
 Progress = Callable[[int, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class GraphSolveResult:
+    """What `solve` returns of a placement graph.
+
+    Attributes
+    ----------
+    status
+        `optimal`: no contiguous split is better. `infeasible`: none is legal.
+        `interrupted`: the best plan found so far, if any.
+    plan, evaluation
+        The plan and its independent evaluation.
+    bound_ps
+        No contiguous split has a lower objective; None if infeasible.
+    blocks, downsets
+        Sets of layers that share a stage in the search, and downsets of their
+        order.
+    wall_s
+        Seconds.
+    """
+
+    problem: Problem
+    status: Literal["optimal", "infeasible", "interrupted"]
+    plan: GraphPlan | None
+    evaluation: GraphEvaluation | None
+    bound_ps: int | None
+    blocks: int
+    downsets: int
+    wall_s: float
+
+    @property
+    def gap(self) -> float | None:
+        """(value - bound) / value, None without a plan."""
+        return _gap(self.evaluation, self.bound_ps)
 
 
 @dataclass(frozen=True)
@@ -69,10 +103,14 @@ class GraphExactResult:
     @property
     def gap(self) -> float | None:
         """(value - bound) / value, None without a plan."""
-        if self.evaluation is None or self.bound_ps is None:
-            return None
-        value = self.evaluation.value_ps
-        return (value - self.bound_ps) / value if value else 0.0
+        return _gap(self.evaluation, self.bound_ps)
+
+
+def _gap(evaluation: GraphEvaluation | None, bound_ps: int | None) -> float | None:
+    if evaluation is None or bound_ps is None:
+        return None
+    value = evaluation.value_ps
+    return (value - bound_ps) / value if value else 0.0
 
 
 @dataclass(frozen=True)
@@ -111,6 +149,45 @@ def verify_graph(plan: GraphPlan) -> GraphVerifyResult:
     return GraphVerifyResult(plan, evaluation, tuple(violations), claim)
 
 
+def solve_graph(problem: Problem, progress: Progress | None = None) -> GraphSolveResult:
+    """Find the best plan of a placement graph by the dynamic program over downsets.
+
+    Parameters
+    ----------
+    problem
+        A placement graph with a contiguous split.
+    progress
+        Called with (downsets done in this pass, downsets, best value in ps or
+        None).
+
+    Raises
+    ------
+    InstanceError
+        If the split is `any`, there are too many downsets, or the problem's
+        numbers leave the range of the search.
+    ConsistencyError
+        If evaluator or checker disagree with the search: a defect.
+    """
+    begin = time.perf_counter()
+    table = build_graph_table(problem)
+    found = search(table, progress)
+    if found.status == "refused":
+        raise InstanceError(found.refusal)
+    plan, evaluation = _confirmed(
+        problem, table, "dynamic program", found.placement, found.value_ps
+    )
+    return GraphSolveResult(
+        problem=problem,
+        status=found.status,
+        plan=plan,
+        evaluation=evaluation,
+        bound_ps=found.bound_ps,
+        blocks=found.blocks,
+        downsets=found.downsets,
+        wall_s=time.perf_counter() - begin,
+    )
+
+
 def exact_graph(
     problem: Problem,
     *,
@@ -142,13 +219,15 @@ def exact_graph(
         If evaluator or checker disagree with the search: a defect.
     """
     from nest_opt.milp.driver import SearchLimits
-    from nest_opt.milp.graph.search import search
+    from nest_opt.milp.graph import search as programs
 
     begin = time.perf_counter()
     limits = SearchLimits(time_limit_s, None, gap)
     table = build_graph_table(problem)
-    found = search(table, limits, progress=progress)
-    plan, evaluation = _confirmed(problem, table, found)
+    found = programs.search(table, limits, progress=progress)
+    plan, evaluation = _confirmed(
+        problem, table, "integer program", found.placement, found.value_ps
+    )
     return GraphExactResult(
         problem=problem,
         family=problem.job.split,
@@ -167,21 +246,25 @@ def exact_graph(
 
 
 def _confirmed(
-    problem: Problem, table: "GraphTable", found: "GraphSearch"
+    problem: Problem,
+    table: GraphTable,
+    method: str,
+    placement: GraphPlacement | None,
+    value_ps: int | None,
 ) -> tuple[GraphPlan | None, GraphEvaluation | None]:
-    """Evaluate and check what the search returned."""
-    if found.placement is None or found.value_ps is None:
+    """Evaluate and check what a method's search returned."""
+    if placement is None or value_ps is None:
         return None, None
-    broken = check_graph(table, found.placement)
+    broken = check_graph(table, placement)
     if broken:
         raise ConsistencyError(
-            f"the integer program returned {found.placement}, which is illegal ({broken[0]}): "
+            f"the {method} returned {placement}, which is illegal ({broken[0]}): "
             "please report this problem file"
         )
-    evaluation = evaluate_graph(table, found.placement)
-    if evaluation.value_ps != found.value_ps:
+    evaluation = evaluate_graph(table, placement)
+    if evaluation.value_ps != value_ps:
         raise ConsistencyError(
-            f"the search values {found.placement} at {found.value_ps} ps, "
+            f"the {method} values {placement} at {value_ps} ps, "
             f"the evaluator at {evaluation.value_ps} ps: please report this problem file"
         )
-    return graph_plan_from_placement(problem, found.placement, evaluation.value_ps), evaluation
+    return graph_plan_from_placement(problem, placement, evaluation.value_ps), evaluation

@@ -24,7 +24,7 @@ ALLOWED = {
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},
-    "graph_api": {"errors", "problem", "cost", "plan", "milp"},
+    "graph_api": {"errors", "problem", "cost", "plan", "dp", "milp"},
     "conflicts": {"errors", "problem", "plan", "dp", "milp"},
     "api": {
         *("errors", "problem", "network", "cost", "plan", "dp", "milp"),

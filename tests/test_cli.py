@@ -865,7 +865,7 @@ def test_a_defect_exits_with_3(problem_path: Path, monkeypatch: pytest.MonkeyPat
     def contradict(*_: object) -> None:
         raise ConsistencyError("7 is not 8")
 
-    monkeypatch.setattr(api, "solve", contradict)
+    monkeypatch.setattr(api, "solve_pipeline", contradict)
     result = run("solve", problem_path, "--json")
     assert result.exit_code == 3
     assert "error: 7 is not 8 (a defect of nest-opt; please report it" in result.stderr
@@ -880,7 +880,7 @@ def test_other_exceptions_are_not_hidden(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(api, "solve", fail)
+    monkeypatch.setattr(api, "solve_pipeline", fail)
     assert isinstance(run("solve", problem_path).exception, ZeroDivisionError)
 
 

@@ -163,14 +163,14 @@ def test_no_questions_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> 
         if best_ps is not None:
             raise KeyboardInterrupt
 
-    true = api.solve
+    true = api.solve_pipeline
 
     def second_is_interrupted(*arguments: Any) -> api.SolveResult:
         monkeypatch.setattr(SearchProgress, "__call__", interrupt)
-        monkeypatch.setattr(api, "solve", true)
+        monkeypatch.setattr(api, "solve_pipeline", true)
         return true(*arguments[:1])
 
-    monkeypatch.setattr(api, "solve", second_is_interrupted)
+    monkeypatch.setattr(api, "solve_pipeline", second_is_interrupted)
     asked = questions("pp=2,3,4", "pp=4")
     data = run_json("solve", *OPTIONS, *asked)
     assert data["status"] == "optimal"

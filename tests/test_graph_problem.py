@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from random_graphs import random_graph, random_graph_data
 
-import nest_opt
 from nest_opt import InstanceError, Problem
+from nest_opt.api import solve_pipeline
 from nest_opt.cost.graph_build import build_graph_table, merged_classes
 from nest_opt.problem.files import problem_digest, to_json_text
 from nest_opt.problem.validation import build, parse_json
@@ -155,10 +155,10 @@ def test_totals_are_limited() -> None:
         build_graph_table(read(data))
 
 
-def test_solve_names_the_command_that_searches_placement_graphs() -> None:
+def test_the_interval_search_names_the_command_that_searches_any_placement_graph() -> None:
     """The interval search refuses: it would not see the graph."""
     with pytest.raises(InstanceError, match=r"a placement graph.*use `nest-opt exact`"):
-        nest_opt.solve(read(graph_data()))
+        solve_pipeline(read(graph_data()))
 
 
 def test_values_that_say_what_holds_anyway_are_allowed() -> None:

@@ -24,7 +24,7 @@ from nest_opt.cli.units import (
 from nest_opt.cli.value import gap_above
 from nest_opt.cli.verify_report import verdict
 from nest_opt.cost.units import PS_PER_S
-from nest_opt.graph_api import GraphExactResult, GraphVerifyResult
+from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
 from nest_opt.plan.graph_evaluate import GraphEvaluation, GraphStageEvaluation
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.problem import Problem
@@ -65,6 +65,29 @@ def graph_show_report(result: GraphVerifyResult) -> Iterator[RenderableType]:
         yield from verdict(result.violations)
 
 
+def graph_solve_report(
+    result: GraphSolveResult, output: Path | None = None, *, explain: bool = False
+) -> Iterator[RenderableType]:
+    """Yield the parts of the report on a search, with the terms of every load if asked for."""
+    if result.plan is None or result.evaluation is None:
+        yield Text(_WHY_NO_PLAN[result.status], style="bold")
+    else:
+        yield graph_headline(result.status, result.problem, result.evaluation)
+        yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
+        yield graph_stage_table(result.plan, result.evaluation)
+        if explain:
+            for number, stage in enumerate(result.evaluation.stages):
+                yield from _stage_terms(result.plan, number, stage)
+                yield Text()
+    rows = {
+        "search": f"{count_text(result.downsets, 'downset')} of "
+        f"{count_text(result.blocks, 'block')}, {number_text(result.wall_s, 3)} s"
+    }
+    if output and result.plan:
+        rows["written"] = str(output)
+    yield facts(rows)
+
+
 def graph_exact_report(
     result: GraphExactResult, output: Path | None = None
 ) -> Iterator[RenderableType]:
@@ -101,14 +124,13 @@ def graph_optimum_report(
     yield facts(rows)
 
 
-def _bound_text(result: GraphExactResult) -> str:
+def _bound_text(result: GraphExactResult | GraphSolveResult) -> str:
     if result.bound_ps is None or result.gap is None:
         return "none"
     than = "" if result.gap == 0 else " than the bound"
-    return (
-        f"{seconds_text(result.bound_ps)}, gap {gap_text(result.gap)}: no {_SPLITS[result.family]} "
-        f"is faster{than}"
-    )
+    split = _SPLITS[result.problem.job.split]
+    bound = f"{seconds_text(result.bound_ps)}, gap {gap_text(result.gap)}"
+    return f"{bound}: no {split} is faster{than}"
 
 
 def _voucher_text(result: GraphExactResult) -> str:

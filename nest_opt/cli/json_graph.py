@@ -3,7 +3,7 @@
 from nest_opt.cli.graph_report import batches_per_s
 from nest_opt.cli.json_output import Object, time_json, violations_json
 from nest_opt.cli.value import gap_above
-from nest_opt.graph_api import GraphExactResult, GraphVerifyResult
+from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
 from nest_opt.plan.graph_evaluate import GraphEvaluation
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.problem import Problem
@@ -13,6 +13,32 @@ from nest_opt.problem.files import to_json_data
 def graph_verify_json(result: GraphVerifyResult) -> Object:
     """Return the evaluation of a plan, term by term, and its violations."""
     return {**graph_show_json(result), "formula": "max F"}
+
+
+def graph_solve_json(result: GraphSolveResult, explain: bool) -> Object:
+    """Return the result of a search, with the terms of every load if asked for."""
+    plan, evaluation = result.plan, result.evaluation
+    data = {
+        "status": result.status,
+        "family": result.problem.job.split,
+        **graph_value_json(result.problem, evaluation),
+        **time_json("bound", result.bound_ps),
+        "gap": result.gap,
+        "plan": None if plan is None else to_json_data(plan),
+        "devices": None if plan is None else graph_devices_json(plan),
+        "search": {
+            "wall_s": round(result.wall_s, 6),
+            "blocks": result.blocks,
+            "downsets": result.downsets,
+        },
+        "relaxed_constraints": [],
+    }
+    if explain:
+        data["explanation"] = plan and {
+            "formula": "max F",
+            "stages": _stages(plan, evaluation),
+        }
+    return data
 
 
 def graph_show_json(result: GraphVerifyResult) -> Object:
@@ -25,15 +51,7 @@ def graph_show_json(result: GraphVerifyResult) -> Object:
         **graph_value_json(plan.problem, result.evaluation),
         "claimed": claim and {"name": claim.name, **time_json("value", int(claim.value_ps))},
         "devices": graph_devices_json(plan),
-        "stages": [
-            {
-                "stage": number,
-                "device": stage.device,
-                "layers": list(stage.layers),
-                **_costs(result.evaluation, number),
-            }
-            for number, stage in enumerate(plan.stages)
-        ],
+        "stages": _stages(plan, result.evaluation),
         "violations": violations_json(result.violations),
     }
 
@@ -104,6 +122,18 @@ def graph_devices_json(plan: GraphPlan) -> Object:
     total = plan.problem.cluster.device_count
     used = len({stage.device for stage in plan.stages} & set(range(total)))
     return {"used": used, "total": total, "idle": total - used}
+
+
+def _stages(plan: GraphPlan, evaluation: GraphEvaluation | None) -> list[Object]:
+    return [
+        {
+            "stage": number,
+            "device": stage.device,
+            "layers": list(stage.layers),
+            **_costs(evaluation, number),
+        }
+        for number, stage in enumerate(plan.stages)
+    ]
 
 
 def _costs(evaluation: GraphEvaluation | None, number: int) -> Object:

@@ -133,7 +133,7 @@ def _least(problem_at: ProblemAt, template: ClusterTemplate, most: int) -> int |
 
 
 def _search(problem_at: ProblemAt, devices: int, progress: Progress | None) -> SolveResult:
-    result = api.solve(problem_at(devices), progress)
+    result = api.solve_pipeline(problem_at(devices), progress)
     if result.status == "interrupted" and result.plan is None:
         raise KeyboardInterrupt
     return result

@@ -1,6 +1,6 @@
 """`nest-opt solve`: find the best plan."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,11 @@ from nest_opt.cli.registering import register_option
 from nest_opt.cli.request_options import Asked, request_options
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from nest_opt.api import SolveResult
     from nest_opt.cli.solve_run import Solved
+    from nest_opt.graph_api import GraphSolveResult
 
 
 @click.command("solve")
@@ -50,7 +54,7 @@ def solve_command(
     explain: bool,
     as_json: bool,
 ) -> int:
-    """Find the best plan of the aligned family.
+    """Find the best plan of the aligned family, or split of a placement graph.
 
     The problem is a file, or derived from --model, --cluster, --devices and
     --global-batch. Ctrl-C ends the search and prints the best plan so far.
@@ -70,8 +74,10 @@ def solve_command(
     elif solved is None:
         click.echo("interrupted: no plan yet")
     else:
-        _print(solved, output, explain)
-    return 0 if solved and solved.result.plan else EXIT_NO
+        from nest_opt.cli.console import print_report
+
+        print_report(*_report(solved, output, explain))
+    return 0 if solved and _result(solved).plan else EXIT_NO
 
 
 def _solve(
@@ -80,7 +86,7 @@ def _solve(
     output: Path | None,
     fixes: tuple[str, ...],
     what_ifs: tuple[str, ...],
-) -> "Solved":
+) -> "Solved | GraphSolveResult":
     from nest_opt.cli.fix import check_pitch, parse_fixes
     from nest_opt.cli.output_files import check_output, write_text
     from nest_opt.cli.progress import SearchProgress
@@ -99,18 +105,29 @@ def _solve(
             if problem_path
             else solve_request(asked, wanted, questions, progress)
         )
-    if output and solved.result.plan:
-        write_text(output, to_json_text(solved.result.plan))
+    plan = _result(solved).plan
+    if output and plan:
+        write_text(output, to_json_text(plan))
     return solved
 
 
-def _json(solved: "Solved | None", explain: bool) -> Mapping[str, Any]:
+def _result(solved: "Solved | GraphSolveResult") -> "SolveResult | GraphSolveResult":
+    from nest_opt.graph_api import GraphSolveResult
+
+    return solved if isinstance(solved, GraphSolveResult) else solved.result
+
+
+def _json(solved: "Solved | GraphSolveResult | None", explain: bool) -> Mapping[str, Any]:
     from nest_opt.cli.json_derived import derived_json, smallest_json
+    from nest_opt.cli.json_graph import graph_solve_json
     from nest_opt.cli.json_output import explanation_json, interrupted_json, solve_json
     from nest_opt.cli.json_what_if import what_if_json
+    from nest_opt.graph_api import GraphSolveResult
 
     if solved is None:
         return interrupted_json()
+    if isinstance(solved, GraphSolveResult):
+        return graph_solve_json(solved, explain)
     result, derived = solved.result, solved.derived
     data = solve_json(result)
     if explain:
@@ -124,12 +141,17 @@ def _json(solved: "Solved | None", explain: bool) -> Mapping[str, Any]:
     return data
 
 
-def _print(solved: "Solved", output: Path | None, explain: bool) -> None:
-    from nest_opt.cli.console import print_report
+def _report(
+    solved: "Solved | GraphSolveResult", output: Path | None, explain: bool
+) -> "Iterator[RenderableType]":
+    from nest_opt.cli.graph_report import graph_solve_report
     from nest_opt.cli.problem_summary import derived_facts
     from nest_opt.cli.smallest_report import fewest_text, smallest_facts
     from nest_opt.cli.solve_report import solve_report
+    from nest_opt.graph_api import GraphSolveResult
 
+    if isinstance(solved, GraphSolveResult):
+        return graph_solve_report(solved, output, explain=explain)
     derived, smallest = solved.derived, solved.smallest
     about: dict[str, str] = {}
     fewest = None
@@ -139,13 +161,11 @@ def _print(solved: "Solved", output: Path | None, explain: bool) -> None:
             about.update(smallest_facts(derived.template, smallest))
     if derived:
         about.update(derived_facts(derived))
-    print_report(
-        *solve_report(
-            solved.result,
-            output,
-            explain=explain,
-            answers=solved.answers,
-            about=about,
-            fewest=fewest,
-        )
+    return solve_report(
+        solved.result,
+        output,
+        explain=explain,
+        answers=solved.answers,
+        about=about,
+        fewest=fewest,
     )

@@ -12,6 +12,8 @@ from nest_opt.cli.problem_source import Derivation
 from nest_opt.cli.request_options import Asked
 from nest_opt.cli.smallest import NothingFits, Smallest
 from nest_opt.cli.what_if import Question, WhatIf, answer
+from nest_opt.errors import InstanceError
+from nest_opt.graph_api import GraphSolveResult, solve_graph
 from nest_opt.models.request import DerivedProblem
 from nest_opt.problem import Problem, files
 
@@ -34,10 +36,17 @@ class Solved:
 
 def solve_file(
     path: Path, fixes: Fixes, questions: Sequence[Question], progress: Progress
-) -> Solved:
+) -> Solved | GraphSolveResult:
     """Solve the problem of a file."""
     problem = files.read_problem(path)
-    result = api.solve(fix(problem, fixes), progress)
+    if problem.is_placement_graph:
+        if questions:
+            raise InstanceError(
+                f"--what-if: found {questions[0].text!r} about a placement graph, whose search "
+                "space has no dimensions to fix: leave the option out"
+            )
+        return solve_graph(fix(problem, fixes), progress)
+    result = api.solve_pipeline(fix(problem, fixes), progress)
     return Solved(result, _answers(problem, fixes, questions, result, progress))
 
 
@@ -56,7 +65,7 @@ def solve_request(
         derived = derivation.on(result.problem.cluster.device_count)
     else:
         derived = derivation.on(request.devices)
-        result = api.solve(fix(derived.problem, fixes), progress)
+        result = api.solve_pipeline(fix(derived.problem, fixes), progress)
         if result.diagnosis is not None and result.diagnosis.devices is not None:
             found = _smallest_if_not_interrupted(derivation, progress)
     answers = _answers(derived.problem, fixes, questions, result, progress)

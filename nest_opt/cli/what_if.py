@@ -74,6 +74,6 @@ def _answer(
 
     try:
         fixed = fix(problem, {**fixes, **question.fixes}, OPTION)
-        return WhatIf(question, result=api.solve(fixed, progress))
+        return WhatIf(question, result=api.solve_pipeline(fixed, progress))
     except InstanceError as error:
         return WhatIf(question, error=str(error))

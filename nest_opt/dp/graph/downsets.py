@@ -1,0 +1,53 @@
+"""The downsets of the order of blocks, each after all that it contains.
+
+A downset is a set of blocks that has all that is before any of them. Their
+tree has the empty set as its root, and a downset's parent is the downset
+without its last (highest) block, which nothing in it is after. Depth first,
+highest child first, is the order of the downsets as binary numbers with block
+0 as the highest bit: a set comes after its subsets.
+"""
+
+from dataclasses import dataclass
+
+from nest_opt.dp.graph.blocks import Blocks
+
+
+@dataclass(frozen=True)
+class Downset:
+    """A downset in the tree.
+
+    Attributes
+    ----------
+    members
+        Its blocks, as bits.
+    last
+        The highest one; -1 in the empty set.
+    addable
+        Blocks above `last` each of which gives a child, ascending.
+    """
+
+    members: int
+    last: int
+    addable: tuple[int, ...]
+
+    def child(self, blocks: Blocks, block: int) -> "Downset":
+        """Return the downset with one of its addable blocks added."""
+        inside = self.members | 1 << block
+        remaining = [other for other in self.addable if other > block]
+        ready = [other for other in blocks.after[block] if not blocks.before[other] & ~inside]
+        return Downset(inside, block, tuple(sorted(remaining + ready)))
+
+
+def empty_set(blocks: Blocks) -> Downset:
+    """Return the root of the tree."""
+    return Downset(0, -1, tuple(n for n, before in enumerate(blocks.before) if not before))
+
+
+def count_downsets(blocks: Blocks, most: int) -> int:
+    """Return the number of downsets, or `most` + 1 if there are more than `most`."""
+    count, waiting = 0, [empty_set(blocks)]
+    while waiting and count <= most:
+        downset = waiting.pop()
+        count += 1
+        waiting.extend(downset.child(blocks, block) for block in downset.addable)
+    return count
