@@ -74,8 +74,8 @@ def exact_command(
 
     The problem is a file, or derived from --model, --cluster, --devices and
     --global-batch. The plan that `solve` finds is the first incumbent. Of a
-    placement graph, where programs run by themselves, the family is the
-    problem's split. Ctrl-C ends the search and prints incumbent and bound.
+    placement graph the family is the problem's split. Ctrl-C ends the search
+    and prints incumbent and bound.
     """
     check_family(family)
     check_source(problem_path, asked)
