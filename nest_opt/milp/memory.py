@@ -4,11 +4,10 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from nest_opt.milp.coefficients import CellCoefficients
+from nest_opt.milp.coefficients import CellCoefficients, Option
 from nest_opt.milp.index_sets import layers_of, stage_pairs
-from nest_opt.milp.options import under
+from nest_opt.milp.options import layer_under, under
 from nest_opt.milp.units import Units
-from nest_opt.problem.profile import Recompute
 
 
 def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
@@ -21,20 +20,24 @@ def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
     model.work = pyo.Var(range(k.stages), domain=pyo.NonNegativeReals)
 
     def largest_work_rule(model: Any, layer: int, stage: int) -> Any:
-        if not any(k.work_bytes[mode][layer] for mode in k.modes):
+        options = k.options[stage]
+        if not any(k.work_bytes[option][layer] for option in options):
             return pyo.Constraint.Skip
         return model.work[stage] >= sum(
-            units.size(k.work_bytes[mode][layer]) * under(model, k, layer, stage, mode)
-            for mode in k.modes
+            units.size(k.work_bytes[option][layer]) * under(model, k, layer, stage, option)
+            for option in options
         )
 
     def memory_rule(model: Any, stage: int) -> Any:
         used = sum(
-            units.size(k.states_bytes[layer]) * model.a[layer, stage]
+            sum(
+                units.size(k.states_bytes[own][layer]) * layer_under(model, k, layer, stage, own)
+                for own in k.configurations(stage)
+            )
             + sum(
-                units.size(k.in_flight[stage] * k.stash_bytes[mode][layer])
-                * under(model, k, layer, stage, mode)
-                for mode in k.modes
+                units.size(k.in_flight[stage] * k.stash_bytes[option][layer])
+                * under(model, k, layer, stage, option)
+                for option in k.options[stage]
             )
             for layer in layers_of(k, stage)
         )
@@ -45,7 +48,7 @@ def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
 
 
 def forbid_overfull(
-    model: Any, k: CellCoefficients, stage: int, layers: range, mode: Recompute
+    model: Any, k: CellCoefficients, stage: int, layers: range, option: Option
 ) -> None:
     """Add a cover to (25): sum over l in layers of under[l, i, g] <= number of layers - 1.
 
@@ -54,4 +57,5 @@ def forbid_overfull(
     """
     if model.component("cover") is None:
         model.cover = pyo.ConstraintList()
-    model.cover.add(sum(under(model, k, layer, stage, mode) for layer in layers) <= len(layers) - 1)
+    terms = sum(under(model, k, layer, stage, option) for layer in layers)
+    model.cover.add(terms <= len(layers) - 1)
