@@ -5,10 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.infeasible import Diagnosis, diagnose
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import search
 from nest_opt.dp.sources import cell_source
+from nest_opt.dp.staged_search import search_staged
+from nest_opt.dp.staged_source import StagedSource
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
@@ -168,6 +171,8 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
     costs = Costs(problem)
     source = cell_source(costs)
     found = search(source, progress)
+    if isinstance(source, DefaultSource) and problem.search.per_stage:
+        found = search_staged(StagedSource(costs, source), found, progress)
     plan = evaluation = diagnosis = None
     status: Status = found.status
     broken: list[Violation] = []

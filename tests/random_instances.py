@@ -95,6 +95,76 @@ def random_data(seed: int) -> dict[str, Any]:
     return data
 
 
+def random_staged_data(seed: int) -> dict[str, Any]:
+    """Return a problem of a seed in which tp or sp may differ by stage."""
+    rng = random.Random(f"staged {seed}")
+    while True:
+        sizes = _group_sizes(rng)
+        if len(sizes) > 1:
+            break
+    devices = min(_device_count(rng, prod(sizes)), rng.choice((6, 8, 10)))
+    levels = _levels(rng, sizes, rng.choice(("falling", "cliff", "rising", "any", "any")))
+    pairs, per_stage = _staged_pairs(rng)
+    character = rng.choices(CHARACTERS, CHARACTER_WEIGHTS)[0]
+    model = random_model(rng, devices, pairs, character)
+    # All ways to cut times all configurations of all stages must stay few.
+    _shorten(model, rng.choice((3, 4, 4) if len(pairs) > 2 else (4, 4, 5)))
+    data: dict[str, Any] = {
+        "name": f"staged-seed-{seed}",
+        "model": model,
+        "cluster": {
+            "device_kinds": {"device": {"memory_bytes": 10**12}},
+            "devices": _device_groups(rng, devices),
+            "network": {"type": "hierarchical", "levels": levels},
+        },
+        "job": _job(rng, pairs, devices),
+        "search": _search(rng, pairs, model, levels[0]["size"]),
+    }
+    data["search"]["per_stage"] = per_stage
+    _restrict(rng, data, devices)
+    if character == "duel":
+        data["job"]["objective"] = rng.choice(("nest", "fill-drain"))
+    common = _common_modes(data)
+    if common and rng.random() < 0.5:
+        data["search"]["recompute"] = [rng.choice(common)]
+    _constrain(rng, data)
+    _constrain_further(rng, data)
+    _tighten(rng, data, pairs, devices)
+    return data
+
+
+def _staged_pairs(rng: random.Random) -> tuple[list[tuple[int, Degrees]], list[str]]:
+    """Return pairs (b, k) of which several can meet in one plan, and what may differ."""
+    per_stage = rng.choice((["tp"], ["tp"], ["tp"], ["sp"], ["tp", "sp"]))
+    tps = rng.choice(((1, 2), (1, 2), (2, 4), (1, 3), (1, 2, 4), (1, 2, 4), (2, 3), (1, 2, 3)))
+    sps = rng.choice(((False,), (False,), (False, True)))
+    if "sp" in per_stage:
+        sps = (False, True)
+        tps = tps if per_stage == ["sp"] else tps[:2]
+    cp, ep = rng.choice(((1, 1), (1, 1), (1, 1), (2, 1), (1, 2), (1, 3), (2, 2)))
+    pairs = [(1, (tp, cp, ep, sp)) for tp in tps for sp in sps]
+    if rng.random() < 0.2:
+        pairs += [(2, k) for _, k in pairs]
+    if len(pairs) > 3 and rng.random() < 0.5:
+        pairs = sorted(rng.sample(pairs, len(pairs) - 1))
+    return pairs, per_stage
+
+
+def _shorten(model: dict[str, Any], most: int) -> None:
+    """Keep the first layers of a model, `most` at the most, with the edges between them."""
+    kept: list[dict[str, Any]] = []
+    for entry in model["layers"]:
+        count = min(entry.get("repeat", 1), most - sum(e.get("repeat", 1) for e in kept))
+        if count > 0:
+            kept.append({**entry, "repeat": count} if entry.get("repeat", 1) > 1 else entry)
+    names = {name for entry in kept for name in layer_names(entry)}
+    model["layers"] = kept
+    if "edges" in model:
+        model["edges"] = [
+            edge for edge in model["edges"] if {edge["source"], edge["target"]} <= names
+        ]
+
+
 def random_artifact_data(seed: int) -> dict[str, Any]:
     """Return a problem of a seed that asks for the artifact's cost model."""
     rng = random.Random(f"artifact {seed}")

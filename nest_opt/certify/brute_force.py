@@ -7,10 +7,10 @@ stages is tried with every assignment of recomputation modes. Only what a
 stage costs (the evaluator) and what is legal (the checker) are the package's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import accumulate, combinations, pairwise, product
 from math import ceil
 from typing import NamedTuple
 
@@ -25,7 +25,16 @@ from nest_opt.plan.evaluate import (
     evaluate_stage,
     evaluated_objective,
 )
-from nest_opt.plan.placement import Cell, DeviceMap, MapOrder, Placement
+from nest_opt.plan.placement import (
+    AlignedOrder,
+    AnyCell,
+    Cell,
+    DeviceMap,
+    MapOrder,
+    Placement,
+    StagedCell,
+    uneven_map,
+)
 from nest_opt.plan.rules import require_checkers, violations_of
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
@@ -74,9 +83,10 @@ def brute_force(problem: Problem) -> BruteForceResult:
     """Find the best plan by valuing every one.
 
     The order of ties is: fewer devices used, then smaller S, d, b, tp, cp,
-    ep, sp, then `pp-inner` first, smaller pitch, and last the
-    lexicographically smallest stage ends; among modes, each stage's fastest
-    that fits, and `none` where two are equally fast.
+    ep, sp (of the first stage, then of the next where they differ), then
+    `pp-inner` first, smaller pitch, and last the lexicographically smallest
+    stage ends; among modes, each stage's fastest that fits, and `none` where
+    two are equally fast.
 
     Raises
     ------
@@ -89,12 +99,12 @@ def brute_force(problem: Problem) -> BruteForceResult:
     best: int | None = None
     winner: Placement | None = None
     optimal = canonical = plans = 0
-    for cell in enumerate_cells(problem):
+    for cell, order, pitch in _every_cell(problem):
         for plan in enumerate_plans(costs, cell):
             plans += 1
             if best is not None and plan.value_ps > best:
                 continue
-            placement = _placement(cell, plan)
+            placement = _placement(cell, order, pitch, plan)
             if not _keeps_constraints(costs, cell, placement, plan):
                 continue
             if best is None or plan.value_ps < best:
@@ -108,24 +118,92 @@ def brute_force(problem: Problem) -> BruteForceResult:
     return BruteForceResult(best, winner, plans, canonical)
 
 
+def _every_cell(problem: Problem) -> Iterator[tuple[AnyCell, MapOrder, int]]:
+    for cell in enumerate_cells(problem):
+        yield cell, cell.device_map.order, cell.device_map.pitch
+    if problem.search.per_stage:
+        yield from enumerate_staged_cells(problem)
+
+
+def enumerate_staged_cells(problem: Problem) -> Iterator[tuple[StagedCell, AlignedOrder, int]]:
+    """Yield every cell whose stages differ in what may differ, with order and pitch."""
+    devices, layers, asked = problem.cluster.device_count, len(problem.model.ids), problem.search
+    degrees = list(_degrees(problem))
+    for (microbatch, first), stages in product(degrees, range(2, layers + 1)):
+        alike = [k for b, k in degrees if b == microbatch and _may_meet(asked.per_stage, first, k)]
+        if asked.pp and stages not in asked.pp:
+            continue
+        for others in product(alike, repeat=stages - 1):
+            vector = (first, *others)
+            sizes = [k.block_size for k in vector]
+            if len(set(vector)) == 1 or not all(
+                here.tp % there.tp == 0 or there.tp % here.tp == 0
+                for here, there in pairwise(vector)
+            ):
+                continue
+            for replicas in range(1, devices // sum(sizes) + 1):
+                rounds = _rounds(problem, microbatch * first.ep * replicas)
+                if rounds is None or (asked.dp and replicas not in asked.dp):
+                    continue
+                seen = set()
+                for order, pitch in _staged_pitches(problem, sizes, alike, replicas):
+                    blocks = uneven_map(sizes, replicas, order, pitch)
+                    if blocks not in seen:
+                        seen.add(blocks)
+                        yield StagedCell(microbatch, vector, rounds, blocks), order, pitch
+
+
+def _may_meet(per_stage: Collection[str], first: Configuration, other: Configuration) -> bool:
+    """Whether two stages of a plan may have these configurations."""
+    return (
+        (first.cp, first.ep) == (other.cp, other.ep)
+        and (first.tp == other.tp or "tp" in per_stage)
+        and (first.sp == other.sp or "sp" in per_stage)
+    )
+
+
+def _staged_pitches(
+    problem: Problem, sizes: list[int], alike: list[Configuration], replicas: int
+) -> Iterator[tuple[AlignedOrder, int]]:
+    """Yield order and pitch of every device map of stages of these sizes."""
+    widths = {k.block_size for k in alike if k.block_size >= max(sizes)}
+    for pitch in range(1, problem.cluster.network.device_count + 1):
+        if "pp-inner" in problem.search.order and _is_pitch(problem, pitch, sum(sizes), replicas):
+            yield "pp-inner", pitch
+    for pitch in range(1, problem.cluster.network.device_count + 1):
+        if "dp-inner" in problem.search.order and any(
+            _is_pitch(problem, pitch, replicas * width, len(sizes)) for width in widths
+        ):
+            yield "dp-inner", pitch
+
+
 def enumerate_cells(problem: Problem) -> Iterator[Cell]:
-    """Yield every cell of the search space; of equal device maps, the first in tie order."""
+    """Yield every cell of the search space; of equal device maps, the first in tie order.
+
+    Cells whose stages differ are those of `enumerate_staged_cells`.
+    """
     devices = problem.cluster.device_count
     layers = len(problem.model.ids)
     asked = problem.search
-    for microbatch, configuration in _degrees(problem):
+    degrees = list(_degrees(problem))
+    for microbatch, configuration in degrees:
         a = configuration.block_size
+        widths = {
+            k.block_size
+            for b, k in degrees
+            if b == microbatch and _may_meet(asked.per_stage, configuration, k)
+        }
         for replicas, stages in product(range(1, devices + 1), range(1, layers + 1)):
             rounds = _rounds(problem, microbatch * configuration.ep * replicas)
             if replicas * stages * a > devices or rounds is None:
                 continue
             if (asked.dp and replicas not in asked.dp) or (asked.pp and stages not in asked.pp):
                 continue
-            for device_map in _device_maps(problem, a, replicas, stages):
+            for device_map in _device_maps(problem, a, replicas, stages, widths):
                 yield Cell(microbatch, configuration, rounds, device_map)
 
 
-def enumerate_plans(costs: Costs, cell: Cell) -> Iterator[CellPlan]:
+def enumerate_plans(costs: Costs, cell: AnyCell) -> Iterator[CellPlan]:
     """Yield every plan of a cell that fits in memory, whatever the constraints say."""
     stages = cell.device_map.stages
     layers = len(costs.problem.model.ids)
@@ -145,17 +223,23 @@ def enumerate_plans(costs: Costs, cell: Cell) -> Iterator[CellPlan]:
                 cell.rounds,
                 [stage.time_ps for stage in chosen],
                 [stage.sync_ps for stage in chosen],
-                [stage.backward_before_ps for stage in chosen],
+                _backward_before(cell, chosen),
             )
             canonical = all(stage is of[0] for stage, of in zip(chosen, choices, strict=True))
             yield CellPlan(ends, chosen, value, canonical)
 
 
-def _fitting(costs: Costs, cell: Cell, stage: int, low: int, high: int) -> list[StageEvaluation]:
+def _backward_before(cell: AnyCell, stages: Sequence[StageEvaluation]) -> list[int]:
+    """Return the backward time before each stage, of layers in the stages that they are in."""
+    if isinstance(cell, Cell):
+        return [stage.backward_before_ps for stage in stages]
+    return list(accumulate((s.time_terms_ps["backward"] for s in stages[:-1]), initial=0))
+
+
+def _fitting(costs: Costs, cell: AnyCell, stage: int, low: int, high: int) -> list[StageEvaluation]:
     """Return a stage under every mode that fits in memory, fastest first, `none` before `full`."""
     found = [
-        evaluate_stage(costs, cell, stage, low, high, mode)
-        for mode in _modes(costs, cell, cell.device_map.stages - stage)
+        evaluate_stage(costs, cell, stage, low, high, mode) for mode in _modes(costs, cell, stage)
     ]
     fitting = [option for option in found if option.memory_bytes <= option.usable_bytes]
     return sorted(
@@ -163,14 +247,15 @@ def _fitting(costs: Costs, cell: Cell, stage: int, low: int, high: int) -> list[
     )
 
 
-def _modes(costs: Costs, cell: Cell, stages_from_end: int) -> list[Recompute]:
+def _modes(costs: Costs, cell: AnyCell, stage: int) -> list[Recompute]:
     """Return the modes that are asked for and that every layer type offers."""
     if costs.is_artifact:
-        return [costs.artifact.mode(stages_from_end)]
+        return [costs.artifact.mode(cell.device_map.stages - stage)]
+    key = cell.microbatch, cell.configurations[stage]
     return [
         mode
         for mode in costs.problem.search.recompute
-        if all(mode in kind.by_key[cell.pair].recompute for kind in costs.problem.model.types)
+        if all(mode in kind.by_key[key].recompute for kind in costs.problem.model.types)
     ]
 
 
@@ -219,8 +304,13 @@ def _rounds(problem: Problem, streams: int) -> int | None:
     return ceil(rounds) if rounds.denominator == 1 or problem.job.pad else None
 
 
-def _device_maps(problem: Problem, a: int, replicas: int, stages: int) -> Iterator[DeviceMap]:
-    """Yield the device maps of the aligned family, each once, first in tie order."""
+def _device_maps(
+    problem: Problem, a: int, replicas: int, stages: int, widths: Collection[int]
+) -> Iterator[DeviceMap]:
+    """Yield the device maps of the aligned family, each once, first in tie order.
+
+    `widths` are the block sizes that stages may have where these may differ.
+    """
     if problem.job.cost_model == "artifact":
         yield DeviceMap(a, replicas, stages, "pp-inner-reversed", stages * a)
         return
@@ -229,10 +319,17 @@ def _device_maps(problem: Problem, a: int, replicas: int, stages: int) -> Iterat
     for order in orders:
         if order not in problem.search.order:
             continue
-        unit, units = (stages * a, replicas) if order == "pp-inner" else (replicas * a, stages)
+        units, of = (
+            (replicas, [stages * a])
+            if order == "pp-inner"
+            else (
+                stages,
+                [replicas * width for width in widths if width >= a],
+            )
+        )
         # A unit never needs a pitch beyond the whole network: rounding up stops there.
         for pitch in range(1, problem.cluster.network.device_count + 1):
-            if not _is_pitch(problem, pitch, unit, units):
+            if not any(_is_pitch(problem, pitch, unit, units) for unit in of):
                 continue
             device_map = DeviceMap(a, replicas, stages, order, pitch)
             starts = tuple(
@@ -261,7 +358,7 @@ def _is_pitch(problem: Problem, pitch: int, unit: int, units: int) -> bool:
     return False
 
 
-def _keeps_constraints(costs: Costs, cell: Cell, placement: Placement, plan: CellPlan) -> bool:
+def _keeps_constraints(costs: Costs, cell: AnyCell, placement: Placement, plan: CellPlan) -> bool:
     if not costs.problem.constraints:
         return True
     evaluation = Evaluation(
@@ -270,8 +367,16 @@ def _keeps_constraints(costs: Costs, cell: Cell, placement: Placement, plan: Cel
     return next(violations_of(costs, placement, evaluation), None) is None
 
 
-def _placement(cell: Cell, plan: CellPlan) -> Placement:
-    return cell.placement(plan.ends, tuple(stage.recompute for stage in plan.stages))
+def _placement(cell: AnyCell, order: MapOrder, pitch: int, plan: CellPlan) -> Placement:
+    return Placement(
+        cell.microbatch,
+        cell.configurations,
+        cell.device_map.replicas,
+        order,
+        pitch,
+        plan.ends,
+        tuple(stage.recompute for stage in plan.stages),
+    )
 
 
 def _place(placement: Placement) -> tuple[object, ...]:

@@ -53,26 +53,26 @@ class DefaultSource:
         return [
             group
             for pair in self._table.pairs
-            if self._restriction.allows_pair(*pair) and self._may_have_tp(pair[1])
+            if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1])
             for group in self._groups_of(pair)
         ]
 
-    def _may_have_tp(self, configuration: Configuration) -> bool:
+    def may_have_tp(self, configuration: Configuration) -> bool:
         """Whether some device map keeps tp groups on the levels that they may use."""
         most = self._restriction.highest_tp_level
-        return most is None or self._least_levels(configuration)[0] <= most
+        return most is None or self.least_levels(configuration)[0] <= most
 
     def _groups_of(self, pair: tuple[int, Configuration]) -> Iterator[Group]:
         """Yield the groups of a pair: sums over all layers, even shares, the largest layer.
 
-        No stage is on lower levels than `_least_levels`, every cut costs the
+        No stage is on lower levels than `least_levels`, every cut costs the
         hops of two stages, and the slowest stage has at least an even share
         of all time and the largest layer.
         """
         microbatch, configuration = pair
         a = configuration.block_size
         job = self._problem.job
-        *inside, hop = self._least_levels(configuration)
+        *inside, hop = self.least_levels(configuration)
         times = self.matrices(pair).plain_layer_times(tuple(inside))
         layers, largest = int(times.sum()), int(times.max())
         per_cut = 2 * self.matrices(pair).least_hop(hop)
@@ -82,7 +82,7 @@ class DefaultSource:
             if not self._restriction.allows_replicas(replicas):
                 continue
             for stages in range(1, self._most_stages(configuration, replicas) + 1):
-                if not self._allows_stages(stages):
+                if not self.allows_stages(stages):
                     continue
                 total = layers + (stages - 1) * per_cut
                 slowest = max(largest, -(-total // stages))
@@ -93,14 +93,15 @@ class DefaultSource:
                     rounds,
                 )  # fmt: skip
 
-    def _allows_stages(self, stages: int) -> bool:
+    def allows_stages(self, stages: int) -> bool:
+        """Whether search space and constraints allow a number of stages."""
         asked = self._problem.search.pp
         return (not asked or stages in asked) and self._restriction.allows_stages(stages)
 
     def _most_stages(self, configuration: Configuration, replicas: int) -> int:
         return min(self._table.layer_count, self._devices // (configuration.block_size * replicas))
 
-    def _least_levels(self, configuration: Configuration) -> Levels:
+    def least_levels(self, configuration: Configuration) -> Levels:
         """Return the least (tp, cp, ep, hop) levels that any device map can have.
 
         Two stages are at least a block apart, so no hop is on a lower level
@@ -142,7 +143,7 @@ class DefaultSource:
         self, pair: tuple[int, Configuration], limit: int | None
     ) -> Iterator[tuple[int, int]]:
         matrices = self.matrices(pair)
-        *inside, hop = self._least_levels(pair[1])
+        *inside, hop = self.least_levels(pair[1])
         suffix, out = matrices.root, NO_HOP
         for stages in count(1):
             flight = min(stages, limit or stages)
@@ -157,20 +158,24 @@ class DefaultSource:
         one stage it holds all. Under `nest` some stage has the largest layer,
         and an even share of all layers' bytes at least.
         """
-        matrices, vectors = self.matrices(pair), self.vectors(pair[1])
+        matrices = self.matrices(pair)
         if not matrices.has_sync(replicas):
             return 0
-        tp, cp, ep, _ = pair[1]
-        level = (
-            vectors.level_of_span((cp * ep * replicas - 1) * tp),
-            vectors.level_of_span((replicas - 1) * tp * cp * ep + (cp - 1) * tp),
-        )
-        sync = matrices.sync(replicas, frozenset({level}))
+        sync = matrices.sync(replicas, frozenset({self.least_sync_levels(pair[1], replicas)}))
         if stages == 1:
             return int(sync[0, -1])
         if self._problem.job.objective == "fill-drain":
             return int(sync[0, 1])
         return max(int(np.diagonal(sync, 1).max()), -(-int(sync[0, -1]) // stages))
+
+    def least_sync_levels(self, configuration: Configuration, replicas: int) -> Levels:
+        """Return the least (dense, expert) levels of the copies of any device map."""
+        tp, cp, ep, _ = configuration
+        vectors = self.vectors(configuration)
+        return (
+            vectors.level_of_span((cp * ep * replicas - 1) * tp),
+            vectors.level_of_span((replicas - 1) * tp * cp * ep + (cp - 1) * tp),
+        )
 
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
@@ -203,11 +208,11 @@ class DefaultSource:
         count = len(sets)
         keys = [
             (levels, in_flight_1f1b(stage, count, cell.rounds), held)
-            for stage, (levels, held) in enumerate(zip(sets, self._held(count), strict=True))
+            for stage, (levels, held) in enumerate(zip(sets, self.held(count), strict=True))
         ]
         return keys[::-1]
 
-    def _held(self, stages: int) -> list[Held]:
+    def held(self, stages: int) -> list[Held]:
         """Return, for each of so many stages, the layers that pins want in it."""
         held: list[Held] = [None] * stages
         for pin in self._restriction.pins:
@@ -294,7 +299,7 @@ class DefaultSource:
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether some legal device map with S stages exists, memory aside."""
-        if not self._allows_stages(stages):
+        if not self.allows_stages(stages):
             return False
         if self._every_map_allowed:
             return True
@@ -332,5 +337,5 @@ class DefaultSource:
 
     def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
         """Return the least bytes of every interval of S stages, last stage first."""
-        held = reversed(self._held(stages))
+        held = reversed(self.held(stages))
         return list(map(with_held, islice(self.memory(case), stages), held))

@@ -130,25 +130,54 @@ class LevelVectors:
         out, inward, ep, cp, tp = digits
         return tp, cp, ep, inward - 1, out - 1
 
+    def stage_set(self, start: Array, before: Array | None, after: Array | None) -> LevelSet:
+        """Return the maximal (tp, cp, ep, in, out) levels of one stage over replicas.
+
+        Its neighbours may have other configurations. Of each hop the first
+        ranks of both blocks and the last ranks take part, so some hop leaves
+        a group exactly if the blocks are not in it together.
+
+        Parameters
+        ----------
+        start
+            First device of each replica's block.
+        before, after
+            First device of the stage before's block, and last device of the
+            stage after's, None where there is no such stage.
+        """
+        code = self._intra[start % self._modulus]
+        last = start + self._configuration.block_size - 1
+        for first, final in ((before, last), (start, after)):
+            hop = 0 if first is None or final is None else 1 + self._levels_between(first, final)
+            code = code * self._radix + hop
+        return self._decode(code)
+
+    def _levels_between(self, first: Array, last: Array) -> Array:
+        """Return the levels of the sets {first, ..., last}, elementwise."""
+        levels = np.zeros(first.shape, np.int64)
+        for size in self._proper:
+            levels += first // size != last // size
+        return levels
+
     def sync_sets(self, device_map: DeviceMap) -> list[LevelSet]:
         """Return, for each stage, the maximal (dense, expert) group levels over ranks."""
-        tp, cp, ep, _ = self._configuration
         last = device_map.replicas - 1
-        starts = [
-            (device_map.block_start(0, stage), device_map.block_start(last, stage))
+        return [
+            self.sync_set(device_map.block_start(0, stage), device_map.block_start(last, stage))
             for stage in range(device_map.stages)
         ]
-        return [
-            maximal(
-                (
-                    self._level(first + t, final + t + tp * (cp * ep - 1)),
-                    self._level(first + t + tp * cp * e, final + t + tp * cp * e + tp * (cp - 1)),
-                )
-                for t in range(tp)
-                for e in range(ep)
+
+    def sync_set(self, first: int, final: int) -> LevelSet:
+        """Return the same of one stage, from where its first and its last replica start."""
+        tp, cp, ep, _ = self._configuration
+        return maximal(
+            (
+                self._level(first + t, final + t + tp * (cp * ep - 1)),
+                self._level(first + t + tp * cp * e, final + t + tp * cp * e + tp * (cp - 1)),
             )
-            for first, final in starts
-        ]
+            for t in range(tp)
+            for e in range(ep)
+        )
 
     def _level(self, first: int, last: int) -> int:
         return sum(first // size != last // size for size in self._proper)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from nest_opt.dp.occupancy import most_devices, most_replicas
-from nest_opt.plan.placement import DeviceMap
+from nest_opt.plan.placement import DeviceMap, ListedMap
 from nest_opt.problem import (
     AntiColocation,
     Colocation,
@@ -57,7 +57,7 @@ class Restriction:
     highest_hop_level: int | None = None
     highest_tp_level: int | None = None
     degrees: tuple[DegreeLimit, ...] = ()
-    device_maps: tuple[Callable[[DeviceMap], bool], ...] = ()
+    device_maps: tuple[Callable[[DeviceMap | ListedMap], bool], ...] = ()
 
     def __and__(self, other: "Restriction") -> "Restriction":
         return Restriction(
@@ -104,7 +104,7 @@ class Restriction:
         """Whether hops or tensor-parallel groups are limited to some levels."""
         return self.highest_hop_level is not None or self.highest_tp_level is not None
 
-    def allows_map(self, device_map: DeviceMap) -> bool:
+    def allows_map(self, device_map: DeviceMap | ListedMap) -> bool:
         """Whether a device map satisfies all that is asked of it."""
         return all(allows(device_map) for allows in self.device_maps)
 

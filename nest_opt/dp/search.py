@@ -12,7 +12,7 @@ from nest_opt.plan.placement import Cell, Placement
 Status = Literal["optimal", "infeasible", "interrupted"]
 
 # Above any objective value: a stage is below 2**60 ps, m below 2**41.
-_NO_LIMIT = 2**120
+NO_LIMIT = 2**120
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SearchResult:
 class _Incumbent:
     """The best cell so far: its value, its group's and its own place among ties."""
 
-    value_ps: int = _NO_LIMIT
+    value_ps: int = NO_LIMIT
     group: Group | None = None
     cell: Cell | None = None
 
@@ -155,7 +155,7 @@ class _Queue:
         open_bounds = [entry[0] for entry in self._heap[:1]]
         if self._current is not None:
             open_bounds.append(self._current[0])
-        return min(open_bounds, default=_NO_LIMIT)
+        return min(open_bounds, default=NO_LIMIT)
 
 
 def _try(source: CellSource, group: Group, cell: Cell, best: _Incumbent) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Chain, first_ends
+from nest_opt.dp.passes import Passes, Stages
 
 
 @dataclass
@@ -33,7 +34,9 @@ class Best:
             self.limit = value if self.ties else value - 1
 
 
-def least_value(chain: Chain, weights: ObjectiveWeights, limit: int, ties: bool = False) -> Best:
+def least_value(
+    chain: Passes[Stages], weights: ObjectiveWeights, limit: int, ties: bool = False
+) -> Best:
     """Return the least objective value of a cell that is at most `limit`."""
     best = Best(limit, ties)
     if weights.sum_weight:
@@ -43,7 +46,7 @@ def least_value(chain: Chain, weights: ObjectiveWeights, limit: int, ties: bool 
     return best
 
 
-def _sum_max_max(chain: Chain, weight: int, best: Best) -> None:
+def _sum_max_max(chain: Passes[Stages], weight: int, best: Best) -> None:
     """Minimise sum F + weight * max F + max Z.
 
     For each limit x on Z, a threshold T on F goes down from infinity. A plan
@@ -75,7 +78,7 @@ def _sum_max_max(chain: Chain, weight: int, best: Best) -> None:
             return
 
 
-def _max_max(chain: Chain, weights: ObjectiveWeights, best: Best) -> None:
+def _max_max(chain: Passes[Stages], weights: ObjectiveWeights, best: Best) -> None:
     """Minimise weight * max F + max Z (without Z if the objective has none).
 
     The limit y on Z goes down from infinity; least max F can only grow.

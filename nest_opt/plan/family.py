@@ -1,6 +1,8 @@
 """The aligned family: the distinct device maps for given degrees."""
 
-from nest_opt.plan.placement import DeviceMap
+from collections.abc import Iterable, Sequence
+
+from nest_opt.plan.placement import AlignedOrder, DeviceMap
 from nest_opt.problem import SearchSpace
 
 
@@ -44,4 +46,75 @@ def aligned_maps(
             if taken not in seen:
                 seen.add(taken)
                 maps.append(DeviceMap(block_size, replicas, stages, order, pitch))
+    return maps
+
+
+def replica_pitches(
+    group_sizes: tuple[int, ...], devices: int, unit: int, replicas: int, search: SearchSpace
+) -> list[int]:
+    """Return the pitches of `pp-inner` for replicas of `unit` devices in all, smallest first.
+
+    One replica takes no step, so that all its pitches are one device map.
+    """
+    if "pp-inner" not in search.order:
+        return []
+    found = pitches(group_sizes, devices, unit, replicas, search)
+    return found if replicas > 1 else found[:1]
+
+
+def stage_pitches(
+    group_sizes: tuple[int, ...],
+    devices: int,
+    block_sizes: Iterable[int],
+    replicas: int,
+    stages: int,
+    search: SearchSpace,
+) -> list[tuple[int, int]]:
+    """Return the pitches of `dp-inner`, smallest first, and the largest block of each.
+
+    Parameters
+    ----------
+    block_sizes
+        The sizes A that a stage's block may have: a pitch made for A serves
+        stages of at most A devices.
+    """
+    if "dp-inner" not in search.order:
+        return []
+    largest: dict[int, int] = {}
+    for size in sorted(set(block_sizes)):
+        for pitch in pitches(group_sizes, devices, replicas * size, stages, search):
+            largest[pitch] = size
+    return sorted(largest.items())
+
+
+def staged_maps(
+    group_sizes: tuple[int, ...],
+    devices: int,
+    block_sizes: Sequence[int],
+    choices: Iterable[int],
+    replicas: int,
+    search: SearchSpace,
+) -> list[tuple[AlignedOrder, int]]:
+    """Return the distinct device maps, as (order, pitch), of stages with blocks of their own size.
+
+    Parameters
+    ----------
+    block_sizes
+        a_i, the devices of each stage's block.
+    choices
+        The sizes A that a stage's block may have.
+    """
+    unit, stages = sum(block_sizes), len(block_sizes)
+    wide_enough = [size for size in choices if size >= max(block_sizes)]
+    maps: list[tuple[AlignedOrder, int]] = [
+        ("pp-inner", pitch)
+        for pitch in replica_pitches(group_sizes, devices, unit, replicas, search)
+    ]
+    # One replica with equal steps from stage to stage is in both orders.
+    one_row = set(block_sizes[:-1]) if maps and replicas == 1 else set()
+    maps += [
+        ("dp-inner", pitch)
+        for pitch, _ in stage_pitches(group_sizes, devices, wide_enough, replicas, stages, search)
+        if one_row != {pitch}
+    ]
     return maps

@@ -1,0 +1,326 @@
+"""A cell whose stages differ in configuration, and the passes of its dynamic program.
+
+Stages are placed from the last one on. A *state* is what the stages placed so
+far leave to know: the devices that they use and the configurations of the
+front one and of the one to come. A step places one stage; its matrices are
+those of `nest_opt.dp.chain`. Values are vectors over the first layer placed.
+
+What a stage hides of its sync depends on the configurations of all stages
+before it. From the end, a *need* N tells of the stages placed how much more
+backward time before them than that of X = 0 there must be: N = max(Y, N after
+- backward of the stage), and max X = max(0, N of all stages).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
+from nest_opt.problem import Configuration
+
+# Up to so many entries all intervals at once are faster than length by length.
+_FEW_ENTRIES = 600
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Placing a stage at one position, with one configuration and one cost.
+
+    Attributes
+    ----------
+    configuration
+        k of the stage.
+    time, sync
+        F and Y of every interval; no sync is None.
+    backward
+        Plain backward time of all layers before each layer under k.
+    moves
+        States before (any of them) and after (each of them).
+    """
+
+    configuration: Configuration
+    time: Array
+    sync: Array | None
+    backward: Array
+    moves: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
+
+# (step, first layer, one past the last) of each stage, first stage first.
+StagePath: TypeAlias = tuple[tuple[Step, int, int], ...]
+
+
+@dataclass
+class _Label:
+    """Stages placed whose need is not sure to be met: their sum, need and first stage."""
+
+    total: int
+    need: int
+    step: Step
+    low: int
+    high: int
+    state: int
+    after: "_Label | None"
+
+
+@dataclass
+class _Position:
+    """Least sums by state and first layer, and what is not sure to keep the limit on X."""
+
+    sums: Array
+    costs: list[Array] = field(default_factory=list)
+    labels: dict[tuple[int, int], list[_Label]] = field(default_factory=dict)
+    met: dict[tuple[int, int], _Label] = field(default_factory=dict)
+
+
+def extend(cost: Array, suffixes: Array, operation: Callable[..., Array]) -> Array:
+    """Return, per suffix and low, the least over high of cost[low, high] and suffix[high].
+
+    Parameters
+    ----------
+    cost
+        Shape (n + 1, n + 1), `INFINITE` where a stage is not possible.
+    suffixes
+        Shape (number, n + 1).
+    operation
+        `np.maximum` or `np.add`.
+    """
+    rows, places = suffixes.shape
+    if rows * places <= _FEW_ENTRIES:
+        every: Array = operation(cost, suffixes[:, None, :]).min(axis=-1)
+        return np.minimum(every, INFINITE)
+    best = np.full((rows, places), INFINITE, np.int64)
+    lows, highs = np.nonzero(cost < INFINITE)
+    for length in range(1, int((highs - lows).max(initial=0)) + 1):
+        reached = operation(np.diagonal(cost, length), suffixes[:, length:])
+        np.minimum(best[:, :-length], reached, out=best[:, :-length])
+    return best
+
+
+class StagedChain:
+    """One cell: the steps of every position, from the last stage on.
+
+    Parameters
+    ----------
+    layers
+        n.
+    steps
+        Steps of each position.
+    states
+        Number of states before the first position and after each.
+    hidden
+        Whether backward times before a stage hide its sync (Z is X, not Y).
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        steps: Sequence[Sequence[Step]],
+        states: Sequence[int],
+        *,
+        hidden: bool,
+    ) -> None:
+        self._layers = layers
+        self._steps = steps
+        self._states = states
+        every = [step for at in steps for step in at]
+        self._has_sync = any(step.sync is not None for step in every)
+        self._hidden = hidden and self._has_sync
+        none = np.zeros(layers + 1, np.int64)
+        if self._hidden:
+            parts = np.stack([np.diff(step.backward, prepend=0) for step in every])
+            self._least_before = np.cumsum(parts.min(axis=0))
+            self._most_before = np.cumsum(parts.max(axis=0))
+        else:
+            self._least_before = self._most_before = none
+
+    def _start(self) -> Array:
+        return np.tile(suffix_start(self._layers), (self._states[0], 1))
+
+    def _pass(
+        self,
+        cost: Callable[[Step], Array],
+        operation: Callable[..., Array],
+        *,
+        needs: bool = False,
+    ) -> int:
+        """Return the least value of a pass; with `needs`, values are needs."""
+        values = self._start()
+        if needs:
+            values = np.where(values < INFINITE, -INFINITE, INFINITE)
+        for steps, count in zip(self._steps, self._states[1:], strict=True):
+            new = np.full((count, self._layers + 1), INFINITE, np.int64)
+            for step in steps:
+                suffixes, matrix = _before(step, values), cost(step)
+                if needs:
+                    # max(Y, N - (b[high] - b[low])), b[low] taken out of the maximum.
+                    matrix = np.where(matrix < INFINITE, matrix - step.backward[:, None], INFINITE)
+                    after = np.maximum(suffixes - step.backward, -INFINITE)
+                    suffixes = np.where(suffixes < INFINITE, after, INFINITE)
+                found = extend(matrix, suffixes, operation)
+                if needs:
+                    found = np.where(found < INFINITE, found + step.backward, INFINITE)
+                _offer(step, found, new)
+            values = new
+        return int(values[:, 0].min())
+
+    def _reached(
+        self, step: Step, most_time: int, most_sync: int, before: Array
+    ) -> npt.NDArray[np.bool_]:
+        """Return which intervals keep limits on F and on Y less a backward time before."""
+        allowed = step.time <= min(most_time, UNLIMITED)
+        if step.sync is not None and most_sync < UNLIMITED:
+            allowed &= step.sync <= (before + most_sync)[:, None]
+        return allowed
+
+    def least_max_time(self, most_sync: int) -> int:
+        """Return the least max F with all Z at most `most_sync`; a bound where Z is X."""
+
+        def cost(step: Step) -> Array:
+            allowed = self._reached(step, UNLIMITED, most_sync, self._most_before)
+            return np.where(allowed, step.time, INFINITE)
+
+        return self._pass(cost, np.maximum)
+
+    def least_max_sync(self, most_time: int) -> int:
+        """Return the least max Z over plans with all F at most `most_time`."""
+
+        def cost(step: Step) -> Array:
+            sync = 0 if step.sync is None else step.sync
+            return np.where(step.time <= min(most_time, UNLIMITED), sync, INFINITE)
+
+        return max(0, self._pass(cost, np.maximum, needs=self._hidden))
+
+    def least_sum_time(self, most_time: int, most_sync: int) -> tuple[int, StagePath]:
+        """Return the least sum F under two limits, and stages that have it.
+
+        Stages placed are sure to keep the limit on X if they do so with the
+        least backward time before them, and cannot keep it if they do not
+        with the most. What lies between is labelled with its need.
+        """
+        positions = [_Position(self._start())]
+        for steps, count in zip(self._steps, self._states[1:], strict=True):
+            last, new = positions[-1], _Position(np.full((count, self._layers + 1), INFINITE))
+            for step in steps:
+                sure = self._reached(step, most_time, most_sync, self._least_before)
+                cost = np.where(sure, step.time, INFINITE)
+                new.costs.append(cost)
+                _offer(step, extend(cost, _before(step, last.sums), np.add), new.sums)
+                if self._hidden and most_sync < UNLIMITED:
+                    possible = self._reached(step, most_time, most_sync, self._most_before)
+                    self._label(step, possible & ~sure, possible, most_sync, last, new)
+            _prune(new)
+            positions.append(new)
+        ends = positions[-1].sums[:, 0]
+        state = int(ends.argmin())
+        total = int(ends[state])
+        return total, self._path(positions, state) if total < INFINITE else ()
+
+    def _label(
+        self, step: Step, unsure: npt.NDArray[np.bool_],
+        possible: npt.NDArray[np.bool_], most_sync: int,
+        last: _Position, new: _Position,
+    ) -> None:  # fmt: skip
+        """Add what a step makes of labels, and of sums over stages that are not sure."""
+        assert step.sync is not None or not unsure.any()
+        for low, high in np.argwhere(unsure).tolist():
+            for sources, targets in step.moves:
+                state = min(sources, key=lambda source: int(last.sums[source, high]))
+                total = int(last.sums[state, high])
+                if total < INFINITE:
+                    assert step.sync is not None
+                    made = _Label(
+                        total + int(step.time[low, high]), int(step.sync[low, high]),
+                        step, low, high, state, None,
+                    )  # fmt: skip
+                    self._add(made, targets, most_sync, new)
+        for sources, targets in step.moves:
+            for (state, high), labels in last.labels.items():
+                if state not in sources:
+                    continue
+                for low in np.flatnonzero(possible[:, high]).tolist():
+                    own = 0 if step.sync is None else int(step.sync[low, high])
+                    hidden = int(step.backward[high] - step.backward[low])
+                    for label in labels:
+                        made = _Label(
+                            label.total + int(step.time[low, high]),
+                            max(own, label.need - hidden), step, low, high, state, label,
+                        )  # fmt: skip
+                        self._add(made, targets, most_sync, new)
+
+    def _add(self, made: _Label, targets: tuple[int, ...], most_sync: int, new: _Position) -> None:
+        low = made.low
+        if made.need > most_sync + int(self._most_before[low]):
+            return
+        for target in targets:
+            if made.need > most_sync + int(self._least_before[low]):
+                new.labels.setdefault((target, low), []).append(made)
+            elif made.total < new.sums[target, low]:
+                new.sums[target, low] = made.total
+                new.met[target, low] = made
+
+    def _path(self, positions: list[_Position], state: int) -> StagePath:
+        """Return stages of the least sum in a state of the first position."""
+        path: list[tuple[Step, int, int]] = []
+        low, label = 0, None
+        for place in range(len(positions) - 1, 0, -1):
+            here = positions[place]
+            met = here.met.get((state, low))
+            if label is None and met is not None and met.total == here.sums[state, low]:
+                label = met
+            if label is not None:
+                path.append((label.step, label.low, label.high))
+                state, low, label = label.state, label.high, label.after
+            else:
+                step, state, high = self._last_step(place, here, positions[place - 1], state, low)
+                path.append((step, low, high))
+                low = high
+        return tuple(path)
+
+    def _last_step(
+        self, place: int, here: _Position, after: _Position, state: int, low: int
+    ) -> tuple[Step, int, int]:
+        """Return (step, state before it, end of its stage) of a least sum."""
+        for step, cost in zip(self._steps[place - 1], here.costs, strict=True):
+            for sources, targets in step.moves:
+                if state in targets:
+                    for source in sources:
+                        equal = cost[low] + after.sums[source] == here.sums[state, low]
+                        if equal.any():
+                            return step, source, int(equal.argmax())
+        raise AssertionError("a sum without a step")
+
+    def measure(self, stages: StagePath) -> tuple[int, int]:
+        """Return (max F, max Z) of stages."""
+        before = most_sync = 0
+        for step, low, high in stages:
+            if step.sync is not None:
+                most_sync = max(most_sync, int(step.sync[low, high]) - before)
+            if self._hidden:
+                before += int(step.backward[high] - step.backward[low])
+        return max(int(step.time[low, high]) for step, low, high in stages), most_sync
+
+
+def _before(step: Step, values: Array) -> Array:
+    """Return, per move of a step, the least values of the states before it."""
+    return np.stack([values[list(sources)].min(axis=0) for sources, _ in step.moves])
+
+
+def _offer(step: Step, found: Array, new: Array) -> None:
+    """Lower the values of the states after a step to what was found per move."""
+    for row, (_, targets) in zip(found, step.moves, strict=True):
+        for target in targets:
+            np.minimum(new[target], row, out=new[target])
+
+
+def _prune(position: _Position) -> None:
+    """Drop labels for which another one, or a sum that is sure, is as good in all."""
+    for (state, low), labels in position.labels.items():
+        labels.sort(key=lambda label: (label.total, label.need))
+        kept: list[_Label] = []
+        for label in labels:
+            if label.total < position.sums[state, low] and (not kept or label.need < kept[-1].need):
+                kept.append(label)
+        position.labels[state, low] = kept

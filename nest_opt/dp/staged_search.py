@@ -1,0 +1,125 @@
+"""The outer search over cells whose stages may differ: below the best of those that do not."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heapreplace
+
+from nest_opt.dp.search import NO_LIMIT, SearchResult, Status
+from nest_opt.dp.staged_source import StagedCell, StagedGroup, StagedSource
+from nest_opt.dp.thresholds import least_value
+from nest_opt.plan.placement import Placement
+
+
+@dataclass
+class _Best:
+    """The least value so far, and the placement that has it if its stages may differ."""
+
+    value_ps: int
+    placement: Placement | None = None
+    solved: int = 0
+
+
+def search_staged(
+    source: StagedSource,
+    uniform: SearchResult,
+    progress: Callable[[int, int, int | None], None] | None = None,
+) -> SearchResult:
+    """Find the best placement, given the best of those with one configuration for all stages.
+
+    Parameters
+    ----------
+    source
+        The cells whose stages may differ; a cell here is a class, d and S.
+    uniform
+        What the search among other cells found: its value must be beaten.
+    progress
+        Called with (groups done, groups, best value in ps or None).
+
+    A KeyboardInterrupt ends the search with what it has.
+    """
+    if uniform.status == "interrupted":
+        return replace(uniform, bound_ps=0)
+    best = _Best(NO_LIMIT if uniform.value_ps is None else uniform.value_ps)
+    # (bound, number, refined, group)
+    heap: list[tuple[int, int, bool, StagedGroup]] = []
+    total = 0
+    try:
+        groups = list(source.groups())
+        heap = [(group.bound_ps, n, False, group) for n, group in enumerate(groups)]
+        total = len(heap)
+        heapify(heap)
+        while heap and heap[0][0] < best.value_ps:
+            if progress:
+                progress(total - len(heap), total, _known(best.value_ps))
+            bound, number, refined, group = heap[0]
+            if refined:
+                _search_group(source, group, best)
+                heappop(heap)
+                continue
+            bounds = source.unit_bounds(group, best.value_ps - 1)
+            if bounds:
+                heapreplace(heap, (max(bound, min(bounds.values())), number, True, group))
+            else:
+                heappop(heap)
+    except KeyboardInterrupt:
+        bound = min(best.value_ps, heap[0][0]) if heap else 0
+        return _result("interrupted", uniform, best, total, bound)
+    return _result("optimal", uniform, best, total, best.value_ps)
+
+
+def _known(value_ps: int) -> int | None:
+    return None if value_ps == NO_LIMIT else value_ps
+
+
+def _search_group(source: StagedSource, group: StagedGroup, best: _Best) -> None:
+    """Solve the cells of a group whose bounds allow something better."""
+    for bound, cell in source.cells(group, best.value_ps - 1):
+        if bound >= best.value_ps:
+            break
+        _solve(source, cell, best)
+    best.solved += 1
+
+
+def _solve(source: StagedSource, cell: StagedCell, best: _Best) -> None:
+    """Take the best plan of a cell if it beats the best so far.
+
+    Constraints on device maps depend on the sizes of all blocks. Where the
+    plan found breaks one, sizes are fixed from the first stage on.
+    """
+    chain = source.chain(cell)
+    if chain is None:
+        return
+    found = least_value(chain, source.weights(cell.group), best.value_ps - 1)
+    if found.value is None:
+        return
+    _, path = chain.least_sum_time(*min(found.thresholds))
+    if source.allows_path(cell, [step.configuration for step, _, _ in path]):
+        best.value_ps, best.placement = found.value, source.placement(cell, path)
+        return
+    for part in _by_first_size(cell):
+        _solve(source, part, best)
+
+
+def _by_first_size(cell: StagedCell) -> Iterator[StagedCell]:
+    """Yield cells with one size for the first stage that has several; nothing if none has."""
+    for stage, allowed in enumerate(cell.allowed):
+        sizes = sorted({k.block_size for k in allowed})
+        if len(sizes) > 1:
+            for size in sizes:
+                kept = tuple(k for k in allowed if k.block_size == size)
+                yield replace(
+                    cell, allowed=(*cell.allowed[:stage], kept, *cell.allowed[stage + 1 :])
+                )
+            return
+
+
+def _result(
+    status: Status, uniform: SearchResult, best: _Best, groups: int, bound_ps: int
+) -> SearchResult:
+    cells = uniform.cells + groups
+    pruned = uniform.cells_pruned + groups - best.solved
+    value = _known(best.value_ps)
+    if value is None and status == "optimal":
+        return SearchResult("infeasible", None, None, None, cells, pruned)
+    placement = best.placement or uniform.placement
+    return SearchResult(status, placement, value, bound_ps, cells, pruned)

@@ -1,0 +1,466 @@
+"""Cells of the aligned family whose stages may differ in tp and sp, and their bounds.
+
+Rank order and pitch fix where blocks are once it is known how many devices
+the stages before use (`pp-inner`) or nothing more than the stage's number
+(`dp-inner`). So a cell has b, cp, ep, d, S, order and pitch, for `pp-inner`
+the devices u of a replica, and the dynamic program finds the configurations.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import product
+from math import gcd
+from typing import TypeAlias
+
+import numpy as np
+
+from nest_opt.cost.objective import ObjectiveWeights, objective_weights
+from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
+from nest_opt.dp.chain import INFINITE, Array, suffix_start
+from nest_opt.dp.default_source import DefaultSource
+from nest_opt.dp.levels import NO_HOP, LevelSet
+from nest_opt.dp.matrices import Held
+from nest_opt.dp.rules import restriction
+from nest_opt.dp.staged_chain import StagedChain, StagePath, Step, extend
+from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.family import replica_pitches, stage_pitches
+from nest_opt.plan.placement import AlignedOrder, DeviceMap, ListedMap, Placement, uneven_map
+from nest_opt.problem import Configuration
+
+# By how much, relatively, a bound in floats may be too high: far more than it is.
+_FLOAT_ERROR = 1e-9
+# Parts into which the weight of max F is shared between stages and devices.
+_SHARES = 4
+
+
+@dataclass(frozen=True)
+class StageClass:
+    """Configurations that stages of one plan may have, with its microbatch size.
+
+    Attributes
+    ----------
+    microbatch, configurations
+        b and each k.
+    sizes
+        Block sizes for which `dp-inner` makes pitches, those that constraints
+        forbid included.
+    """
+
+    microbatch: int
+    configurations: tuple[Configuration, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def least(self) -> int:
+        """The smallest block."""
+        return min(k.block_size for k in self.configurations)
+
+
+@dataclass(frozen=True)
+class StagedGroup:
+    """Cells that share class, d and S; `bound_ps` is a lower bound on all."""
+
+    bound_ps: int
+    stage_class: StageClass
+    replicas: int
+    stages: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class StagedCell:
+    """What the dynamic program of one device map is about.
+
+    Attributes
+    ----------
+    group
+        Class, d and S.
+    order, pitch
+        The device map's.
+    unit
+        Devices of a replica in all (`pp-inner`); 0 for `dp-inner`.
+    allowed
+        For each stage, the configurations that it may have.
+    """
+
+    group: StagedGroup
+    order: AlignedOrder
+    pitch: int
+    unit: int
+    allowed: tuple[tuple[Configuration, ...], ...]
+
+
+# Devices used so far, and the configurations of the front stage and the one to come.
+_State: TypeAlias = tuple[int, Configuration | None, Configuration | None]
+
+
+class StagedSource:
+    """Cells of stages that may differ, under the default cost model."""
+
+    def __init__(self, costs: Costs, uniform: DefaultSource) -> None:
+        self._problem = costs.problem
+        self._table = costs.table
+        self._uniform = uniform
+        self._restriction = restriction(costs.problem)
+        self._group_sizes = costs.network.group_sizes
+        self._modulus = (1, *self._group_sizes)[-2]
+        self._devices = costs.problem.cluster.device_count
+        self._level_sets: dict[tuple[object, ...], LevelSet] = {}
+        self._relaxed: dict[tuple[StageClass, int], _Relaxed] = {}
+
+    @cached_property
+    def classes(self) -> list[StageClass]:
+        """The classes of the search space, without those of one block that the others hold."""
+        per_stage = self._problem.search.per_stage
+        alike: dict[tuple[int, ...], list[Configuration]] = defaultdict(list)
+        for b, k in self._table.pairs:
+            own = (0 if "tp" in per_stage else k.tp, 0 if "sp" in per_stage else int(k.sp))
+            alike[b, k.cp, k.ep, *own].append(k)
+        found = []
+        for (b, *_), every in alike.items():
+            kept = tuple(
+                k
+                for k in sorted(every)
+                if self._restriction.allows_pair(b, k) and self._uniform.may_have_tp(k)
+            )
+            if len(every) > 1 and kept:
+                sizes = tuple(sorted({k.block_size for k in every}))
+                found.append(StageClass(b, kept, sizes))
+        return found
+
+    def weights(self, group: StagedGroup) -> ObjectiveWeights:
+        """Return the objective of a group."""
+        return objective_weights(self._problem.job.objective, group.stages, group.rounds)
+
+    # Bounds
+
+    def groups(self) -> Iterator[StagedGroup]:
+        """Yield every group with a bound in closed form, memory aside."""
+        for every in self.classes:
+            degrees = {replicas for k in every.configurations for replicas in self._legal(every, k)}
+            for replicas in filter(self._restriction.allows_replicas, sorted(degrees)):
+                of = replace(
+                    every,
+                    configurations=tuple(
+                        k for k in every.configurations if replicas in self._legal(every, k)
+                    ),
+                )
+                rounds = rounds_per_batch(
+                    self._problem.job, of.microbatch, of.configurations[0].ep, replicas
+                )
+                assert rounds is not None
+                most = min(self._table.layer_count, self._devices // (of.least * replicas))
+                for stages in filter(self._uniform.allows_stages, range(2, most + 1)):
+                    group = StagedGroup(0, of, replicas, stages, rounds)
+                    yield replace(group, bound_ps=self._closed_bound(group))
+
+    def _legal(self, of: StageClass, configuration: Configuration) -> tuple[int, ...]:
+        return self._table.replicas[of.microbatch, configuration]
+
+    def _layer_times(self, of: StageClass) -> Array:
+        """Return the least F of each layer alone, one row for each configuration."""
+        return np.stack(
+            [
+                self._uniform.matrices((of.microbatch, k)).plain_layer_times(
+                    self._uniform.least_levels(k)[:3]
+                )
+                for k in of.configurations
+            ]
+        )
+
+    def _closed_bound(self, group: StagedGroup) -> int:
+        """Return a bound from layers alone: stages are at most S, devices at most K / d.
+
+        A stage of a devices does a F device-time. So max F is at least each
+        mean of F over stages and over devices, and each layer's own choice of
+        configuration at least the best for it under the weights.
+        """
+        of, weights = group.stage_class, self.weights(group)
+        times = self._layer_times(of).astype(np.float64)
+        size = np.array([k.block_size for k in of.configurations], np.float64)
+        most = min(self._devices // group.replicas, group.stages * int(size.max()))
+        best = weights.max_weight * float(times.min(axis=0).max())
+        best += weights.sum_weight * float(times.min(axis=0).sum())
+        for part in range(_SHARES + 1):
+            share = part / _SHARES
+            weight = weights.sum_weight + weights.max_weight * (
+                share / group.stages + (1 - share) * size / most
+            )
+            best = max(best, float((weight[:, None] * times).min(axis=0).sum()))
+        return int(best * (1 - _FLOAT_ERROR))
+
+    def unit_bounds(self, group: StagedGroup, limit: int) -> dict[int, int]:
+        """Return, for each number of devices of a replica, a bound on plans within a limit."""
+        weights = self.weights(group)
+        key = group.stage_class, group.replicas
+        if key not in self._relaxed:
+            self._relaxed[key] = _Relaxed(
+                self._uniform, group, self._devices, self._most_time(group, limit)
+            )
+        slowest, total = self._relaxed[key].least(group.stages)
+        sync = self._least_sync(group) if weights.sync else 0
+        found = {}
+        for unit in np.flatnonzero(total < INFINITE).tolist():
+            bound = weights.sum_weight * int(total[unit]) + weights.max_weight * int(slowest[unit])
+            if bound + sync <= limit:
+                found[unit * self._relaxed[key].step] = bound + sync
+        return found
+
+    def _most_time(self, group: StagedGroup, limit: int) -> int:
+        """Return the most that F of a stage can be in any plan of class and d within a limit."""
+        weights = objective_weights(self._problem.job.objective, 2, group.rounds)
+        layers = int(self._layer_times(group.stage_class).min(axis=0).sum())
+        rest = limit - weights.sum_weight * layers
+        return min(limit, rest // weights.max_weight if weights.max_weight else limit)
+
+    def _least_sync(self, group: StagedGroup) -> int:
+        """Return a lower bound on max X or max Y: that of the first, or the largest, layer."""
+        found = []
+        for k in group.stage_class.configurations:
+            matrices = self._uniform.matrices((group.stage_class.microbatch, k))
+            if not matrices.has_sync(group.replicas):
+                return 0
+            levels = self._uniform.least_sync_levels(k, group.replicas)
+            found.append(np.diagonal(matrices.sync(group.replicas, frozenset({levels})), 1))
+        layers = np.minimum.reduce(found)
+        return int(layers[0] if self._problem.job.objective == "fill-drain" else layers.max())
+
+    # Cells
+
+    def cells(self, group: StagedGroup, limit: int) -> list[tuple[int, StagedCell]]:
+        """Return the cells of a group that may hold a plan within a limit, by their bounds."""
+        bounds = self.unit_bounds(group, limit)
+        if not bounds:
+            return []
+        of = group.stage_class
+        every = (of.configurations,) * group.stages
+        found = []
+        for unit, bound in bounds.items():
+            for pitch in replica_pitches(
+                self._group_sizes, self._devices, unit, group.replicas, self._problem.search
+            ):
+                # As far as constraints look, a replica is one block.
+                row = DeviceMap(unit, group.replicas, 1, "pp-inner", pitch)
+                if self._restriction.allows_map(row):
+                    found.append((bound, StagedCell(group, "pp-inner", pitch, unit, every)))
+        for pitch, widest in stage_pitches(
+            self._group_sizes, self._devices, of.sizes, group.replicas, group.stages,
+            self._problem.search,
+        ):  # fmt: skip
+            fitting = tuple(k for k in of.configurations if k.block_size <= widest)
+            allowed = tuple(
+                tuple(k for k in fitting if self._allows_row(group, pitch, stage, k.block_size))
+                for stage in range(group.stages)
+            )
+            if all(allowed):
+                cell = StagedCell(group, "dp-inner", pitch, 0, allowed)
+                found.append((min(bounds.values()), cell))
+        return sorted(found, key=lambda entry: entry[0])
+
+    def _allows_row(self, group: StagedGroup, pitch: int, stage: int, size: int) -> bool:
+        """Whether the constraints on device maps allow a stage of `dp-inner` by itself."""
+        if not self._restriction.device_maps:
+            return True
+        row = tuple(
+            tuple(range(start, start + size))
+            for start in range(stage * pitch, stage * pitch + group.replicas * size, size)
+        )
+        return self._restriction.allows_map(ListedMap((row,)))
+
+    def allows_path(self, cell: StagedCell, configurations: Sequence[Configuration]) -> bool:
+        """Whether the constraints on device maps allow a cell's map with these stages."""
+        if not self._restriction.device_maps or cell.order == "pp-inner":
+            return True
+        sizes = [k.block_size for k in configurations]
+        return self._restriction.allows_map(
+            uneven_map(sizes, cell.group.replicas, cell.order, cell.pitch)
+        )
+
+    def chain(self, cell: StagedCell) -> StagedChain | None:
+        """Return the dynamic program of a cell, None where stages cannot be so placed."""
+        group, objective = cell.group, self._problem.job.objective
+        held = self._uniform.held(group.stages)
+        left = self._sums(cell)
+        states: dict[_State, int] = {(0, None, k): n for n, k in enumerate(cell.allowed[-1])}
+        counts, steps = [len(states)], []
+        for stage in reversed(range(group.stages)):
+            flight = in_flight_1f1b(stage, group.stages, group.rounds)
+            after: dict[_State, int] = {}
+            costs: dict[tuple[Configuration, LevelSet, LevelSet], dict[int, list[int]]] = {}
+            for (used, behind, here), number in states.items():
+                assert here is not None
+                total = used + here.block_size if cell.unit else 0
+                if cell.unit and cell.unit - total not in left[stage]:
+                    continue
+                sync = self._sync_set(cell, stage, total, here)
+                for before in self._before(cell, stage, here):
+                    levels = self._stage_set(cell, stage, total, before, here, behind)
+                    target = after.setdefault((total, here, before), len(after))
+                    moves = costs.setdefault((here, levels, sync), {})
+                    moves.setdefault(target, []).append(number)
+            steps.append(
+                [
+                    self._step(cell, here, levels, sync, flight, held[stage], moves, objective)
+                    for (here, levels, sync), moves in costs.items()
+                ]
+            )
+            if not after:
+                return None
+            states = after
+            counts.append(len(states))
+        hidden = objective == "fill-drain"
+        return StagedChain(self._table.layer_count, steps, counts, hidden=hidden)
+
+    @staticmethod
+    def _before(
+        cell: StagedCell, stage: int, here: Configuration
+    ) -> Sequence[Configuration | None]:
+        """Return what the stage before one may have: of two tps one divides the other."""
+        if stage == 0:
+            return [None]
+        return [k for k in cell.allowed[stage - 1] if max(k.tp, here.tp) % min(k.tp, here.tp) == 0]
+
+    @staticmethod
+    def _sums(cell: StagedCell) -> list[set[int]]:
+        """Return, for each number of stages, how many devices the first ones can use."""
+        sums = [{0}]
+        for allowed in cell.allowed:
+            sizes = {k.block_size for k in allowed}
+            sums.append({total + size for total, size in product(sums[-1], sizes)})
+        return sums
+
+    def _step(
+        self, cell: StagedCell, here: Configuration, levels: LevelSet, sync: LevelSet,
+        flight: int, held: Held, moves: dict[int, list[int]], objective: str,
+    ) -> Step:  # fmt: skip
+        matrices = self._uniform.matrices((cell.group.stage_class.microbatch, here))
+        replicas = cell.group.replicas
+        together: dict[tuple[int, ...], list[int]] = {}
+        for target, sources in moves.items():
+            together.setdefault(tuple(sources), []).append(target)
+        shared = objective != "bottleneck" and matrices.has_sync(replicas)
+        return Step(
+            here,
+            matrices.stage_time(levels, flight, held),
+            matrices.sync(replicas, sync) if shared else None,
+            matrices.backward_prefix,
+            tuple((sources, tuple(targets)) for sources, targets in together.items()),
+        )
+
+    def _stage_set(
+        self, cell: StagedCell, stage: int, total: int,
+        before: Configuration | None, here: Configuration, behind: Configuration | None,
+    ) -> LevelSet:  # fmt: skip
+        """Return the maximal levels of a stage; levels repeat with the largest proper group."""
+        first = self._first(cell, stage, total)
+        key = (cell.order, cell.pitch, cell.group.replicas, first, before, here, behind)
+        if key not in self._level_sets:
+            a, b = here.block_size, before.block_size if before else 0
+            c = behind.block_size if behind else 0
+            number, pitch = cell.group.replicas, cell.pitch
+            if cell.order == "pp-inner":
+                period = self._modulus // gcd(pitch, self._modulus)
+                start = first + np.arange(min(number, period), dtype=np.int64) * pitch
+                ahead, last = start - b, start + a + c - 1
+            else:
+                replica = np.arange(number, dtype=np.int64)
+                start = first + replica * a
+                ahead, last = first - pitch + replica * b, first + pitch + (replica + 1) * c - 1
+            self._level_sets[key] = self._uniform.vectors(here).stage_set(
+                start, ahead if before else None, last if behind else None
+            )
+        return self._level_sets[key]
+
+    def _first(self, cell: StagedCell, stage: int, total: int) -> int:
+        """Return where a stage starts in replica 0, up to whole largest proper groups."""
+        first = cell.unit - total if cell.order == "pp-inner" else stage * cell.pitch
+        return first % self._modulus
+
+    def _sync_set(self, cell: StagedCell, stage: int, total: int, here: Configuration) -> LevelSet:
+        first, step = self._first(cell, stage, total), cell.pitch
+        if cell.order == "dp-inner":
+            step = here.block_size
+        key = ("sync", first, (cell.group.replicas - 1) * step, here)
+        if key not in self._level_sets:
+            self._level_sets[key] = self._uniform.vectors(here).sync_set(
+                first, first + (cell.group.replicas - 1) * step
+            )
+        return self._level_sets[key]
+
+    def placement(self, cell: StagedCell, path: StagePath) -> Placement:
+        """Return the placement of stages in a cell."""
+        group = cell.group
+        modes = tuple(
+            self._uniform.matrices((group.stage_class.microbatch, step.configuration)).mode(
+                in_flight_1f1b(stage, group.stages, group.rounds), low, high
+            )
+            for stage, (step, low, high) in enumerate(path)
+        )
+        return Placement(
+            group.stage_class.microbatch,
+            tuple(step.configuration for step, _, _ in path),
+            group.replicas,
+            cell.order,
+            cell.pitch,
+            tuple(high for _, _, high in path),
+            modes,
+        )
+
+
+class _Relaxed:
+    """Least max F and least sum F by stages and devices, on the least levels possible.
+
+    One pass from the last stage on serves all S. Configurations of neighbours
+    do not matter here; F above a limit is as good as none.
+    """
+
+    def __init__(
+        self, uniform: DefaultSource, group: StagedGroup, devices: int, most_time: int
+    ) -> None:
+        of = group.stage_class
+        self._uniform, self._class, self._rounds = uniform, of, group.rounds
+        self._most_time = most_time
+        self.step = reduce(gcd, (k.block_size for k in of.configurations))
+        layers = uniform.matrices((of.microbatch, of.configurations[0])).layers
+        start = np.full((devices // group.replicas // self.step + 1, layers + 1), INFINITE)
+        start[0] = suffix_start(layers)
+        self._slowest, self._total = start, start.copy()
+        self._found: list[tuple[Array, Array]] = []
+
+    def least(self, stages: int) -> tuple[Array, Array]:
+        """Return (least max F, least sum F) of S stages by devices, in units of `step`."""
+        while len(self._found) < stages:
+            self._extend(len(self._found) + 1)
+        return self._found[stages - 1]
+
+    def _extend(self, stages: int) -> None:
+        """Add the first of so many stages, then the one before it."""
+        whole = tuple(np.full(len(self._total), INFINITE) for _ in range(2))
+        longer = tuple(np.full(self._total.shape, INFINITE) for _ in range(2))
+        for k in self._class.configurations:
+            size = k.block_size // self.step
+            matrices = self._uniform.matrices((self._class.microbatch, k))
+            *inside, hop = self._uniform.least_levels(k)
+            flight = min(stages, self._rounds)
+            out = NO_HOP if stages == 1 else hop
+            for new, last, operation in (
+                (0, self._slowest, np.maximum), (1, self._total, np.add)
+            ):  # fmt: skip
+                if size >= len(last):
+                    continue
+                rows = np.flatnonzero((last[:-size] < INFINITE).any(axis=1))
+                if not len(rows):
+                    continue
+                for hop_in in (NO_HOP, hop):
+                    cost = matrices.stage_time(frozenset({(*inside, hop_in, out)}), flight)
+                    cost = np.where(cost <= self._most_time, cost, INFINITE)
+                    if hop_in == NO_HOP:
+                        first = operation(cost[0], last[rows]).min(axis=1)
+                        np.minimum.at(whole[new], rows + size, first)
+                    else:
+                        after = extend(cost, last[rows], operation)
+                        longer[new][rows + size] = np.minimum(longer[new][rows + size], after)
+        self._found.append((whole[0], whole[1]))
+        self._slowest, self._total = longer
