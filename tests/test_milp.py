@@ -24,6 +24,7 @@ from milp_agreement import (
     exact_coefficients,
     fixed_value,
     placement_count,
+    placement_options,
     placements,
 )
 from milp_instances import whole_number_data
@@ -114,7 +115,7 @@ def test_a_start_does_not_mislead(seed: int) -> None:
     costs = Costs(problem)
     cell = placement_cell(problem, placement)
     formulation = build(costs, CoefficientSource(costs).of(cell))
-    start = formulation.decisions(placement.ends, placement.recompute)
+    start = formulation.decisions(placement.ends, placement_options(placement))
     answer = HighsSession(formulation.model).solve(start=start)
     assert "MIP start solution is feasible" in answer.report.log
     assert answer.solution is not None

@@ -256,9 +256,7 @@ FREE_FAMILIES: dict[str, Family] = {
 _ON_DEVICES = ("failure-domains", "power")
 
 
-def add_constraints(
-    model: Any, costs: Costs, k: CellCoefficients, relaxed: bool = False
-) -> None:
+def add_constraints(model: Any, costs: Costs, k: CellCoefficients, relaxed: bool = False) -> None:
     """Add the rows of every constraint of a problem, named after its type and place.
 
     Raises

@@ -66,7 +66,9 @@ def _add_run(model: Any, k: CellCoefficients, level: int, first: int, last: int)
     most, least = max(sizes) * len(stages), min(sizes) * len(stages)
     if most > max(rooms):
         devices = sum(
-            own.block_size * chosen(model, k, stage, own) for stage in stages for own in cell.choices
+            own.block_size * chosen(model, k, stage, own)
+            for stage in stages
+            for own in cell.choices
         )
         for replica in range(cell.replicas):
             hops = sum(model.hop_above[replica, stage, level] for stage in range(first, last))

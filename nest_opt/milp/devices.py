@@ -43,7 +43,9 @@ def add_room(model: Any, k: CellCoefficients, _: Units) -> None:
     model.neighbours = rows
     for stage in range(k.stages - 1):
         for own in cell.choices:
-            meets = [other for other in cell.choices if not max(own.tp, other.tp) % min(own.tp, other.tp)]
+            meets = [
+                other for other in cell.choices if not max(own.tp, other.tp) % min(own.tp, other.tp)
+            ]
             if len(meets) < len(cell.choices):
                 here, there = (chosen(model, k, s, own) for s in (stage, stage + 1))
                 rows.add(here <= chosen(model, k, stage + 1, *meets))

@@ -1,8 +1,9 @@
-"""The driver: cells of the aligned family, best bound first, the incumbent as cutoff.
+"""The driver: cells of a family, best bound first, the incumbent as cutoff.
 
 A cell whose closed-form bound cannot beat the incumbent needs no program; any
 other one is built, handed to HiGHS with the incumbent as cutoff, and its
-solution rounded, checked and valued anew before it counts.
+solution rounded, checked and valued anew before it counts. Where a family has
+a relaxed program, that goes first: most cells need no other one.
 """
 
 import time
@@ -15,14 +16,15 @@ from math import ceil
 from nest_opt.errors import PlanError, SolverError
 from nest_opt.milp.bounds import bound_ps
 from nest_opt.milp.build import Formulation, build
-from nest_opt.milp.cells import aligned_cells
-from nest_opt.milp.coefficients import CoefficientSource
+from nest_opt.milp.cells import ProgramCell
+from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.extract import confirm, overfull_stages, rounded
+from nest_opt.milp.families import FAMILIES, Family
 from nest_opt.milp.memory import forbid_overfull
-from nest_opt.milp.result import ExactSearch, SearchTimes, Status
+from nest_opt.milp.result import ExactSearch, FamilyName, SearchTimes, Status
 from nest_opt.plan.check import check
-from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, placement_cell
-from nest_opt.plan.placement import Cell, Placement
+from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
+from nest_opt.plan.placement import Placement
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.options import SolverOptions
 from nest_opt.solver.status import Limit, SolverAnswer
@@ -65,8 +67,9 @@ def search(
     limits: SearchLimits | None = None,
     start: Placement | None = None,
     progress: Progress | None = None,
+    family: FamilyName = "aligned",
 ) -> ExactSearch:
-    """Find the best placement of the aligned family by integer programs.
+    """Find the best placement of a family by integer programs.
 
     Parameters
     ----------
@@ -78,6 +81,8 @@ def search(
         A legal placement of the family: the first incumbent.
     progress
         Called with (cells done, cells, best value in ps or None).
+    family
+        Its name.
 
     A KeyboardInterrupt ends the search with incumbent and bound.
 
@@ -92,7 +97,7 @@ def search(
     SolverError
         If HiGHS fails, or its answer does not stand up to checker and evaluator.
     """
-    return _Search(costs, limits or SearchLimits(), progress).run(start)
+    return _Search(costs, FAMILIES[family], limits or SearchLimits(), progress).run(start)
 
 
 # Above any objective value: a stage is below 2**60 ps, m below 2**41.
@@ -120,14 +125,17 @@ class _Search:
     `_settled` is the least bound of the cells that a program was run for.
     """
 
-    def __init__(self, costs: Costs, limits: SearchLimits, progress: Progress | None) -> None:
+    def __init__(
+        self, costs: Costs, family: Family, limits: SearchLimits, progress: Progress | None
+    ) -> None:
         self._begin = time.perf_counter()
         self._costs = costs
+        self._family = family
         self._source = CoefficientSource(costs)
         self._limits = limits
         self._progress = progress
         self._incumbent: tuple[Placement, Evaluation] | None = None
-        self._queue: list[tuple[int, tuple[object, ...], Cell]] = []
+        self._queue: list[tuple[int, tuple[object, ...], ProgramCell]] = []
         self._filled = False
         self._settled = _NO_LIMIT
         self._tally = _Tally()
@@ -153,29 +161,27 @@ class _Search:
 
     def _take_start(self, start: Placement) -> None:
         """Take a legal placement of the family as incumbent."""
-        cell = placement_cell(self._costs.problem, start)
         evaluation = evaluate(self._costs, start)
         violations = check(self._costs, start, evaluation)
         if violations:
             raise PlanError(f"start: the placement is illegal ({violations[0]})")
-        family = aligned_cells(self._costs)
-        if not isinstance(cell, Cell) or not any(_same(cell, other) for other in family):
+        if not self._family.contains(self._costs, start):
             # Its value would not be one of the family, and the bound would be wrong.
             raise PlanError(
                 f"start: found order {start.order}, pitch {start.pitch}, dp {start.replicas}, "
                 f"{start.configurations[0]}, which is no cell of the search space: "
-                "start from a plan of the aligned family"
+                f"start from a plan of the {self._family.name} family"
             )
         self._incumbent = start, evaluation
 
     def _fill(self) -> None:
         """Bound every cell; those that cannot fit are settled."""
         begin = time.perf_counter()
-        for cell in aligned_cells(self._costs):
+        for cell in self._family.cells(self._costs):
             self._tally.cells += 1
             bound = bound_ps(self._source.of(cell))
             if bound is not None:
-                self._queue.append((bound, _place(cell), cell))
+                self._queue.append((bound, self._family.place(cell), cell))
         heapify(self._queue)
         self._filled = True
         self._tally.bounds_s = time.perf_counter() - begin
@@ -198,41 +204,60 @@ class _Search:
             value = None if self._incumbent is None else self._incumbent[1].value_ps
             self._progress(self._tally.cells - len(self._queue), self._tally.cells, value)
         bound, _, cell = self._queue[0]
-        formulation, answer, raw = self._solve(cell)
-        proved = self._proved(formulation, answer)
+        coefficients = self._source.of(cell)
+        limit = None
+        for relaxed in self._family.programs:
+            formulation = self._build(coefficients, relaxed)
+            answer, raw = self._solve(formulation, relaxed)
+            limit = answer.termination.limit or limit
+            bound = max(bound, self._proved(formulation, answer))
+            if bound >= self._threshold() or limit in ("time", "interrupt"):
+                break
         found = None
         if raw is not None and answer.solution is not None:
-            found = confirm(self._costs, formulation, answer.solution, raw)
-            if answer.termination.reason == "optimal" and not self._limits.gap:
-                proved = found[1].value_ps
+            optimal = answer.termination.reason == "optimal" and not self._limits.gap
+            found = confirm(self._costs, formulation, answer.solution, raw, optimal)
+            if optimal:
+                bound = found[1].value_ps
         # Only now: an interrupt before this leaves the cell open.
         heappop(self._queue)
         self._tally.solved += 1
-        self._settled = min(self._settled, max(bound, proved))
+        self._settled = min(self._settled, bound)
         if found and (self._incumbent is None or found[1].value_ps < self._incumbent[1].value_ps):
             self._incumbent = found
-        return answer.termination.limit
+        return limit
 
-    def _solve(self, cell: Cell) -> tuple[Formulation, SolverAnswer, Placement | None]:
-        """Run a cell's program until its solution fits the memory, or there is none."""
+    def _build(self, coefficients: CellCoefficients, relaxed: bool) -> Formulation:
         begin = time.perf_counter()
-        formulation = build(self._costs, self._source.of(cell))
+        formulation = build(self._costs, coefficients, relaxed)
         self._tally.build_s += time.perf_counter() - begin
+        return formulation
+
+    def _solve(
+        self, formulation: Formulation, relaxed: bool
+    ) -> tuple[SolverAnswer, Placement | None]:
+        """Run a program until its solution fits the memory, or there is none.
+
+        The solution of a relaxed program is no placement.
+        """
         while True:
             answer = self._run(formulation)
-            if answer.solution is None:
-                return formulation, answer, None
+            if answer.solution is None or relaxed:
+                return answer, None
             raw = rounded(formulation, answer.solution)
             evaluation = evaluate(self._costs, raw)
             overfull = overfull_stages(evaluation)
             if not overfull or answer.termination.limit:
-                return formulation, answer, None if overfull else raw
+                return answer, None if overfull else raw
             for stage in overfull:
                 of_stage = evaluation.stages[stage]
                 layers = range(of_stage.low, of_stage.high)
-                forbid_overfull(
-                    formulation.model, formulation.coefficients, stage, layers, of_stage.recompute
+                option = next(
+                    option
+                    for option in formulation.coefficients.options[stage]
+                    if option[:2] == (raw.configurations[stage], of_stage.recompute)
                 )
+                forbid_overfull(formulation.model, formulation.coefficients, stage, layers, option)
 
     def _run(self, formulation: Formulation) -> SolverAnswer:
         """Hand a program over and solve it once."""
@@ -280,7 +305,7 @@ class _Search:
         if stopped is None:
             status = "optimal" if incumbent else "infeasible"
         return ExactSearch(
-            family="aligned",
+            family=self._family.name,
             status=status,
             limit=stopped,
             placement=incumbent[0] if incumbent else None,
@@ -300,29 +325,3 @@ class _Search:
                 time.perf_counter() - self._begin,
             ),
         )
-
-
-def _place(cell: Cell) -> tuple[object, ...]:
-    """Return a cell's place among equals: the order of ties."""
-    device_map = cell.device_map
-    return (
-        device_map.devices_used,
-        device_map.stages,
-        device_map.replicas,
-        cell.microbatch,
-        cell.configuration,
-        device_map.order != "pp-inner",
-        device_map.pitch,
-    )
-
-
-def _same(left: Cell, right: Cell) -> bool:
-    """Whether two cells have the same degrees and put every block on the same devices."""
-    shape = [
-        (cell.pair, cell.device_map.replicas, cell.device_map.stages) for cell in (left, right)
-    ]
-    return shape[0] == shape[1] and all(
-        left.device_map.block_start(replica, stage) == right.device_map.block_start(replica, stage)
-        for replica in range(left.device_map.replicas)
-        for stage in range(left.device_map.stages)
-    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from nest_opt.milp.result import ExactSearch
+from nest_opt.milp.result import ExactSearch, FamilyName
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
 from nest_opt.problem import Problem
@@ -35,8 +35,9 @@ def exact(
     node_limit: int | None = None,
     gap: float = 0.0,
     progress: Progress | None = None,
+    family: FamilyName = "aligned",
 ) -> ExactSearch:
-    """Find the best placement of the aligned family by integer programs.
+    """Find the best placement of a family by integer programs.
 
     Parameters
     ----------
@@ -52,6 +53,8 @@ def exact(
         Share of the value by which a plan may be above the bound.
     progress
         Called with (cells done, cells, best value in ps or None).
+    family
+        `aligned`, the device maps of (5) to (7), or `free`, any distinct devices.
 
     A KeyboardInterrupt ends the search with incumbent and bound.
 
@@ -69,4 +72,5 @@ def exact(
     """
     from nest_opt.milp.driver import SearchLimits, search
 
-    return search(Costs(problem), SearchLimits(time_limit_s, node_limit, gap), start, progress)
+    limits = SearchLimits(time_limit_s, node_limit, gap)
+    return search(Costs(problem), limits, start, progress, family)

@@ -78,7 +78,9 @@ def add_level_load(model: Any, k: CellCoefficients, units: Units) -> None:
                 at = [hop_time(model, k, units, boundary, stage, row) for row in terms.hop_ps]
                 growth = _hop_growth(k, stage, boundary, terms.hop_ps)
                 above = [model.hop_above[replica, boundary, level] for level in levels_of(k)]
-                time += _level_time(model, units, f"hop_{side}_{replica}_{stage}", at, growth, above)
+                time += _level_time(
+                    model, units, f"hop_{side}_{replica}_{stage}", at, growth, above
+                )
         model.stage_load.add(model.F[stage] >= time)
 
 
@@ -142,7 +144,7 @@ Run = tuple[int, int]
 
 
 def longest_runs(k: CellCoefficients) -> dict[tuple[int, Option], list[Run]]:
-    """Return, per stage and option, the runs of layers that fit the memory and no longer ones do."""
+    """Return, per stage and option, the runs of layers that fit the memory and are in no longer."""
     return {
         (stage, option): list(_longest(k, stage, option))
         for stage in range(k.stages)

@@ -8,6 +8,7 @@ from nest_opt.plan.placement import Placement
 from nest_opt.solver.status import Limit
 
 Status = Literal["optimal", "infeasible", "feasible", "no-solution"]
+FamilyName = Literal["aligned", "free"]
 BoundBy = Literal["solver", "closed form"]
 
 
@@ -66,7 +67,7 @@ class ExactSearch:
         Seconds.
     """
 
-    family: Literal["aligned"]
+    family: FamilyName
     status: Status
     limit: Limit | None
     placement: Placement | None

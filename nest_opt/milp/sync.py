@@ -28,7 +28,7 @@ def add_holds(model: Any, k: CellCoefficients) -> None:
     rows = [
         (layer, *place)
         for place, (name, own) in held.items()
-        for layer in layers_of(k, place[0])
+        for layer in layers_of(k, int(str(place[0])))
         if k.holds[name, own][layer]
     ]
 
@@ -53,9 +53,7 @@ def add_sync(model: Any, k: CellCoefficients, units: Units) -> None:
 
     def sync_rule(model: Any, stage: int, place: int) -> Any:
         terms = k.sync[stage][place]
-        return model.Y[stage] >= sync_time(
-            model, k, units, stage, k.configurations(stage), terms
-        )
+        return model.Y[stage] >= sync_time(model, k, units, stage, k.configurations(stage), terms)
 
     rows = [(stage, place) for stage in range(k.stages) for place in range(len(k.sync[stage]))]
     model.sync = pyo.Constraint(rows, rule=sync_rule)
