@@ -9,7 +9,7 @@ sees the same levels cost the same, so each such sort is valued once.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import rounds_per_batch
@@ -65,57 +65,22 @@ def _may_follow(chain: tuple[Configuration, ...], per_stage: tuple[str, ...]) ->
     for name in ("tp", "cp", "ep", "sp"):
         if name not in per_stage and len({getattr(k, name) for k in chain}) > 1:
             return False
-    return all(
-        max(a.tp, b.tp) % min(a.tp, b.tp) == 0 for a, b in zip(chain, chain[1:], strict=False)
-    )
+    return all(max(a.tp, b.tp) % min(a.tp, b.tp) == 0 for a, b in pairwise(chain))
 
 
-def assignments(costs: Costs, chain: tuple[Configuration, ...], replicas: int) -> Iterator[ListedMap]:
-    """Yield device maps: every way to put ranks into innermost groups, up to names of groups.
-
-    A rank may open one unused group of those that are alike, the first one.
-    """
-    sizes = costs.network.group_sizes
-    devices = costs.problem.cluster.device_count
-    inner = sizes[0]
-    rooms = [min(inner, devices - first) for first in range(0, devices, inner)]
+def assignments(
+    costs: Costs, chain: tuple[Configuration, ...], replicas: int
+) -> Iterator[ListedMap]:
+    """Yield device maps: every way to put ranks into innermost groups, up to names of groups."""
     ranks = [
         (stage, replica)
         for replica in range(replicas)
         for stage, k in enumerate(chain)
         for _ in range(k.block_size)
     ]
-
-    def alike(group: int, other: int, used: list[int]) -> bool:
-        """Whether two groups are empty, alike, and in the same or in empty, alike outer groups."""
-        if used[group] or used[other] or rooms[group] != rooms[other]:
-            return False
-        for size in sizes:
-            mine, its = (number * inner // size for number in (group, other))
-            if mine == its:
-                return True
-            for outer in (mine, its):
-                inside = range(outer * size // inner, min((outer + 1) * size // inner, len(rooms)))
-                if any(used[g] for g in inside) or (outer + 1) * size > devices:
-                    return False
-        return True
-
-    def place(number: int, used: list[int], chosen: list[int]) -> Iterator[list[int]]:
-        if number == len(ranks):
-            yield list(chosen)
-            return
-        tried: list[int] = []
-        for group, room in enumerate(rooms):
-            if used[group] == room or any(alike(group, other, used) for other in tried):
-                continue
-            tried.append(group)
-            used[group] += 1
-            chosen.append(group)
-            yield from place(number + 1, used, chosen)
-            chosen.pop()
-            used[group] -= 1
-
-    for groups in place(0, [0] * len(rooms), []):
+    devices, inner = costs.problem.cluster.device_count, costs.network.group_sizes[0]
+    rooms = [min(inner, devices - first) for first in range(0, devices, inner)]
+    for groups in _chosen_groups(costs, rooms, len(ranks), [0] * len(rooms), []):
         free = [iter(range(g * inner, g * inner + room)) for g, room in enumerate(rooms)]
         blocks: dict[tuple[int, int], list[int]] = {}
         for rank, group in zip(ranks, groups, strict=True):
@@ -126,6 +91,40 @@ def assignments(costs: Costs, chain: tuple[Configuration, ...], replicas: int) -
                 for stage in range(len(chain))
             )
         )
+
+
+def _chosen_groups(
+    costs: Costs, rooms: list[int], ranks: int, used: list[int], chosen: list[int]
+) -> Iterator[list[int]]:
+    """Yield the innermost group of each rank; of unused groups that are alike, the first opens."""
+    if len(chosen) == ranks:
+        yield list(chosen)
+        return
+    tried: list[int] = []
+    for group, room in enumerate(rooms):
+        if used[group] == room or any(_alike(costs, rooms, used, group, g) for g in tried):
+            continue
+        tried.append(group)
+        used[group] += 1
+        yield from _chosen_groups(costs, rooms, ranks, used, [*chosen, group])
+        used[group] -= 1
+
+
+def _alike(costs: Costs, rooms: list[int], used: list[int], group: int, other: int) -> bool:
+    """Whether two groups are unused and alike, and so are the outer groups that tell them apart."""
+    sizes, devices = costs.network.group_sizes, costs.problem.cluster.device_count
+    inner = sizes[0]
+    if used[group] or used[other] or rooms[group] != rooms[other]:
+        return False
+    for size in sizes:
+        mine, its = (number * inner // size for number in (group, other))
+        if mine == its:
+            return True
+        for outer in (mine, its):
+            inside = range(outer * size // inner, min((outer + 1) * size // inner, len(rooms)))
+            if any(used[g] for g in inside) or (outer + 1) * size > devices:
+                return False
+    return True
 
 
 def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:

@@ -95,7 +95,9 @@ def free_data(seed: int) -> dict[str, Any]:
         levels = data["cluster"]["network"]["levels"]
         constraints.append({"type": "hop-latency", "limit_s": rng.choice(levels)["latency_s"]})
     if rng.random() < 0.1:
-        constraints.append({"type": "forbidden-boundary", "after": f"layer-{rng.randrange(layers)}"})
+        constraints.append(
+            {"type": "forbidden-boundary", "after": f"layer-{rng.randrange(layers)}"}
+        )
     if constraints:
         data["constraints"] = constraints
     return data

@@ -7,6 +7,7 @@ what the stage really takes.
 from collections.abc import Mapping
 
 from nest_opt.cost.table import Row
+from nest_opt.milp.cells import FreeCell
 from nest_opt.milp.coefficients import CellCoefficients, LoadTerms, SyncTerms
 from nest_opt.milp.index_sets import cuts_of, stages_of
 from nest_opt.problem import Configuration
@@ -27,7 +28,11 @@ def bound_ps(k: CellCoefficients) -> int | None:
     total = sum(
         min(times[stage][layer] for stage in stages_of(k, layer)) for layer in range(k.layers)
     ) + sum(_least_boundary(k, speakers, stage) for stage in range(k.stages - 1))
-    slowest = max(-(-total // k.stages), _least_slowest_ps(k, speakers, times))
+    slowest = max(
+        -(-total // k.stages),
+        _least_slowest_ps(k, speakers, times),
+        _least_share_ps(k, speakers),
+    )
     return (
         k.weights.sum_weight * total
         + k.weights.max_weight * slowest
@@ -68,6 +73,25 @@ def _least_slowest_ps(k: CellCoefficients, speakers: list[LoadTerms], times: lis
         min(times[stage][layer] + hops[stage] for stage in stages_of(k, layer))
         for layer in range(k.layers)
     )
+
+
+def _least_share_ps(k: CellCoefficients, speakers: list[LoadTerms]) -> int:
+    """Return a lower bound on max F where stages choose their sizes.
+
+    All devices together have to do the work of every layer, a_k times its
+    time in configuration k.
+    """
+    if not isinstance(k.cell, FreeCell):
+        return 0
+    work = sum(
+        min(
+            option.configuration.block_size * row[layer]
+            for stage in stages_of(k, layer)
+            for option, row in speakers[stage].layer_ps.items()
+        )
+        for layer in range(k.layers)
+    )
+    return -(-work * k.cell.replicas // k.devices)
 
 
 def _least_times(k: CellCoefficients, speakers: list[LoadTerms], stage: int) -> Row:

@@ -6,7 +6,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from nest_opt.milp.assignment import add_assignment
-from nest_opt.milp.cells import FreeCell
+from nest_opt.milp.cells import FreeCell, PathCell
 from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.constraints import add_constraints
 from nest_opt.milp.counting import add_counting
@@ -16,8 +16,9 @@ from nest_opt.milp.index_sets import open_pairs
 from nest_opt.milp.level_load import add_level_load, add_level_sync
 from nest_opt.milp.memory import add_memory
 from nest_opt.milp.near import add_levels
-from nest_opt.milp.objective import add_objective
+from nest_opt.milp.objective import add_objective, add_slowest
 from nest_opt.milp.options import add_options
+from nest_opt.milp.path import add_path
 from nest_opt.milp.stage_load import add_stage_load
 from nest_opt.milp.sync import add_exposed_sync, add_sync
 from nest_opt.milp.units import Units, units
@@ -51,9 +52,15 @@ RELAXED_FAMILIES = {
     "level_sync": add_level_sync,
     "exposed_sync": add_exposed_sync,
     "objective": add_objective,
+    "slowest": add_slowest,
 }
 DEVICE_FAMILIES = {"devices": add_devices, "near": add_near, "symmetry": add_symmetry}
 FREE_FAMILIES = {**RELAXED_FAMILIES, **DEVICE_FAMILIES}
+
+# The aligned family where stages choose their configurations.
+PATH_FAMILIES = {
+    name: add for name, add in RELAXED_FAMILIES.items() if name not in ("room", "counting")
+} | {"path": add_path}
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,9 @@ def build(costs: Costs, coefficients: CellCoefficients, relaxed: bool = False) -
     """
     scale = units(coefficients)
     families = FAMILIES
-    if coefficients.by_level:
+    if isinstance(coefficients.cell, PathCell):
+        families = PATH_FAMILIES
+    elif isinstance(coefficients.cell, FreeCell):
         families = RELAXED_FAMILIES if relaxed else FREE_FAMILIES
     model: Any = pyo.ConcreteModel(name=model_name(coefficients))
     rows = {}
@@ -136,11 +145,11 @@ def model_name(k: CellCoefficients) -> str:
             f"d{cell.device_map.replicas}_S{k.stages}_{cell.device_map.order}_"
             f"P{cell.device_map.pitch}_{k.objective}"
         )
-    first = k.configurations(0)[0]
-    replicas = cell.replicas if isinstance(cell, FreeCell) else cell.device_map.replicas
-    kind = "free" if isinstance(cell, FreeCell) else "staged"
+    first = cell.choices[0]
+    kind = f"{cell.order}_P{cell.pitch}" if isinstance(cell, PathCell) else "free"
     return (
-        f"b{cell.microbatch}_cp{first.cp}_ep{first.ep}_d{replicas}_S{k.stages}_{kind}_{k.objective}"
+        f"b{cell.microbatch}_cp{first.cp}_ep{first.ep}_d{cell.replicas}_S{k.stages}_{kind}_"
+        f"{k.objective}"
     )
 
 

@@ -103,11 +103,11 @@ class CellCoefficients:
     options
         Per stage, what it chooses among; `none` before `full`.
     levels
-        Levels of each stage; in the free family, the least that it can have.
+        Levels of each stage; of a cell that chooses devices, none.
     load, sync
         Per stage, a set of terms for each maximal tuple of levels.
     by_level
-        The terms at every level, in the free family alone.
+        The terms at every level, of a cell that chooses devices or configurations.
     group_sizes, devices
         Devices in a group of each level, and K.
     holds

@@ -5,7 +5,7 @@ type needs one: without it the program would be a relaxation.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
@@ -15,12 +15,13 @@ import pyomo.environ as pyo
 
 from nest_opt.errors import ModelError
 from nest_opt.milp.assignment import cumulative
-from nest_opt.milp.cells import FreeCell
+from nest_opt.milp.cells import FreeCell, PathCell
 from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.devices import group_devices, inner_groups
 from nest_opt.milp.index_sets import cut_pairs, cuts_of, stages_of
 from nest_opt.milp.near import blocks_of, free_cell, hops_of, kinds_of, levels_of
 from nest_opt.milp.options import chosen
+from nest_opt.milp.path import ranks_inside
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.rules import CELL_RULES
 from nest_opt.problem import (
@@ -190,11 +191,9 @@ def add_free_failure_domains(
     model.add_component(f"{name}_in", inside)
     model.add_component(name, rows)
     for group in groups:
-        inner = inner_groups(k, level, group)
         rows.add(sum(inside[r, group] for r in range(free_cell(k).replicas)) <= constraint.at_most)
-        for place, ranks in model.n.items():
-            if place[-1] in inner:
-                rows.add(ranks <= ranks.ub * inside[place[0], group])
+        for replica, most, ranks in _ranks_inside(model, k, level, group):
+            rows.add(ranks <= most * inside[replica, group])
 
 
 def add_free_power(
@@ -210,9 +209,22 @@ def add_free_power(
     model.add_component(name, rows)
     for group, devices in enumerate(group_devices(k, level)):
         if most < devices:
-            inner = inner_groups(k, level, group)
-            used = sum(ranks for place, ranks in model.n.items() if place[-1] in inner)
-            rows.add(used <= most)
+            used = [ranks for _, _, ranks in _ranks_inside(model, k, level, group)]
+            if used:
+                rows.add(sum(used) <= most)
+
+
+def _ranks_inside(
+    model: Any, k: CellCoefficients, level: int, group: int
+) -> Iterator[tuple[int, int, Any]]:
+    """Yield (replica, most, ranks) for parts of the ranks in a group of a level."""
+    if isinstance(k.cell, PathCell):
+        yield from ranks_inside(model, k, level, group)
+        return
+    inner = inner_groups(k, level, group)
+    for place, ranks in model.n.items():
+        if place[-1] in inner:
+            yield place[0], ranks.ub, ranks
 
 
 def _none_here(model: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from nest_opt.errors import SolverError
 from nest_opt.milp.assignment import cumulative
 from nest_opt.milp.build import Formulation
-from nest_opt.milp.cells import FreeCell
+from nest_opt.milp.cells import FreeCell, PathCell
 from nest_opt.milp.coefficients import CellCoefficients, label_of
 from nest_opt.milp.near import free_cell, ranks_of
 from nest_opt.plan.check import check
@@ -47,8 +47,13 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
         for stage, of_stage in enumerate(k.options)
     )
     modes = tuple(option.mode for option in options)
+    configurations = tuple(option.configuration for option in options)
+    if isinstance(k.cell, PathCell):
+        cell = k.cell
+        return Placement(
+            cell.microbatch, configurations, cell.replicas, cell.order, cell.pitch, ends, modes
+        )
     if isinstance(k.cell, FreeCell):
-        configurations = tuple(option.configuration for option in options)
         devices = listed_devices(
             k, configurations, {at: _whole(solution, n) for at, n in model.n.items()}
         )

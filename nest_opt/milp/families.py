@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from nest_opt.milp.cells import FreeCell, ProgramCell, aligned_cells, free_cells
+from nest_opt.milp.cells import FreeCell, PathCell, ProgramCell, aligned_cells, free_cells
 from nest_opt.milp.result import FamilyName
-from nest_opt.plan.evaluate import Costs, placement_cell
-from nest_opt.plan.placement import Cell, Placement
+from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.family import staged_maps
+from nest_opt.plan.placement import Blocks, Placement, uneven_map
 
 
 @dataclass(frozen=True)
@@ -36,33 +37,54 @@ class Family:
 
 
 def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
-    assert isinstance(cell, Cell)
+    if isinstance(cell, FreeCell):
+        assert isinstance(cell, PathCell)
+        return (*_free_place(cell), cell.order != "pp-inner", cell.pitch)
     device_map = cell.device_map
     return (
         device_map.devices_used,
         device_map.stages,
         device_map.replicas,
         cell.microbatch,
-        cell.configuration,
+        (cell.configuration,),
         device_map.order != "pp-inner",
         device_map.pitch,
     )
 
 
 def _is_aligned(costs: Costs, placement: Placement) -> bool:
-    cell = placement_cell(costs.problem, placement)
-    return isinstance(cell, Cell) and any(_same(cell, other) for other in aligned_cells(costs))
+    """Whether some device map of the family puts every block on the same devices."""
+    if not _is_free(costs, placement):
+        return False
+    sizes = [k.block_size for k in placement.configurations]
+    problem = costs.problem
+    for cell in free_cells(costs):
+        if (
+            cell.microbatch == placement.microbatch
+            and (cell.replicas, cell.stages) == (placement.replicas, placement.stages)
+            and set(placement.configurations) <= set(cell.choices)
+        ):
+            maps = staged_maps(
+                costs.network.group_sizes,
+                problem.cluster.device_count,
+                sizes,
+                [k.block_size for k in cell.choices],
+                placement.replicas,
+                problem.search,
+            )
+            for order, pitch in maps:
+                blocks = uneven_map(sizes, placement.replicas, order, pitch)
+                if _same(blocks, placement.device_map):
+                    return True
+    return False
 
 
-def _same(left: Cell, right: Cell) -> bool:
-    """Whether two cells have the same degrees and put every block on the same devices."""
-    shape = [
-        (cell.pair, cell.device_map.replicas, cell.device_map.stages) for cell in (left, right)
-    ]
-    return shape[0] == shape[1] and all(
-        left.device_map.block_start(replica, stage) == right.device_map.block_start(replica, stage)
-        for replica in range(left.device_map.replicas)
-        for stage in range(left.device_map.stages)
+def _same(left: Blocks, right: Blocks) -> bool:
+    """Whether two device maps put every block on the same devices."""
+    return all(
+        tuple(left.block(replica, stage)) == tuple(right.block(replica, stage))
+        for replica in range(left.replicas)
+        for stage in range(left.stages)
     )
 
 
