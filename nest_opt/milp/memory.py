@@ -5,46 +5,45 @@ from typing import Any
 import pyomo.environ as pyo
 
 from nest_opt.milp.coefficients import CellCoefficients, Option
-from nest_opt.milp.index_sets import layers_of, stage_pairs
-from nest_opt.milp.options import layer_under, under
+from nest_opt.milp.index_sets import layers_of
+from nest_opt.milp.options import has_option, under
 from nest_opt.milp.units import Units
 
 
 def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
-    """Add (25): states + in flight * stash + work[i] <= usable - reserve, for each stage i.
+    """Add (25): states + in flight * stash + work[i, g] <= (usable - reserve) mode[i, g].
 
-    States are the sum over l of states_l a[l, i], stash is the sum over l, g
-    of stash_(g,l) under[l, i, g], and work[i] >= sum over g of work_(g,l)
-    under[l, i, g] for each layer l.
+    States are the sum over l of states_l under[l, i, g], stash is the sum over
+    l of stash_(g,l) under[l, i, g], and work[i, g] >= work_(g,l) under[l, i, g]
+    for each layer l. An option that is not chosen has neither layers nor memory.
     """
-    model.work = pyo.Var(range(k.stages), domain=pyo.NonNegativeReals)
+    labels = {(i, o.label): o for i, options in enumerate(k.options) for o in options}
+    model.work = pyo.Var(list(labels), domain=pyo.NonNegativeReals)
+    held = [
+        (layer, stage, label)
+        for (stage, label), option in labels.items()
+        for layer in layers_of(k, stage)
+        if k.work_bytes[option][layer]
+    ]
 
-    def largest_work_rule(model: Any, layer: int, stage: int) -> Any:
-        options = k.options[stage]
-        if not any(k.work_bytes[option][layer] for option in options):
-            return pyo.Constraint.Skip
-        return model.work[stage] >= sum(
-            units.size(k.work_bytes[option][layer]) * under(model, k, layer, stage, option)
-            for option in options
-        )
+    def largest_work_rule(model: Any, layer: int, stage: int, label: str) -> Any:
+        option = labels[stage, label]
+        size = units.size(k.work_bytes[option][layer])
+        return model.work[stage, label] >= size * under(model, k, layer, stage, option)
 
-    def memory_rule(model: Any, stage: int) -> Any:
+    def memory_rule(model: Any, stage: int, label: str) -> Any:
+        option = labels[stage, label]
+        states, stash = k.states_bytes[option.configuration], k.stash_bytes[option]
         used = sum(
-            sum(
-                units.size(k.states_bytes[own][layer]) * layer_under(model, k, layer, stage, own)
-                for own in k.configurations(stage)
-            )
-            + sum(
-                units.size(k.in_flight[stage] * k.stash_bytes[option][layer])
-                * under(model, k, layer, stage, option)
-                for option in k.options[stage]
-            )
+            units.size(states[layer] + k.in_flight[stage] * stash[layer])
+            * under(model, k, layer, stage, option)
             for layer in layers_of(k, stage)
         )
-        return used + model.work[stage] <= units.size(k.free_bytes)
+        room = units.size(k.free_bytes) * has_option(model, k, stage, option)
+        return used + model.work[stage, label] <= room
 
-    model.largest_work = pyo.Constraint(list(stage_pairs(k)), rule=largest_work_rule)
-    model.memory = pyo.Constraint(range(k.stages), rule=memory_rule)
+    model.largest_work = pyo.Constraint(held, rule=largest_work_rule)
+    model.memory = pyo.Constraint(list(labels), rule=memory_rule)
 
 
 def forbid_overfull(

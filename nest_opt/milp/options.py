@@ -54,6 +54,11 @@ def under(model: Any, k: CellCoefficients, layer: int, stage: int, option: Optio
     return model.under[layer, stage, option.label]
 
 
+def has_option(model: Any, k: CellCoefficients, stage: int, option: Option) -> Any:
+    """Return mode[stage, option]: 1 where there is one option."""
+    return 1 if len(k.options[stage]) == 1 else model.mode[stage, option.label]
+
+
 def chosen(model: Any, k: CellCoefficients, stage: int, *among: Configuration) -> Any:
     """Return 1 if a stage has one of some configurations, else 0."""
     options = k.options[stage]
