@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nest_opt.milp.result import ExactSearch
 
 Progress = Callable[[int, int, int | None], None]
+Family = Literal["aligned", "free"]
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class ExactResult:
     """
 
     problem: Problem
-    family: Literal["aligned"]
+    family: Family
     status: Literal["optimal", "feasible", "infeasible", "no-solution", "interrupted"]
     plan: Plan | None
     evaluation: Evaluation | None
@@ -231,8 +232,10 @@ def exact(
     time_limit_s: float | None = None,
     gap: float = 0.0,
     progress: Progress | None = None,
+    family: Family = "aligned",
+    start: SolveResult | None = None,
 ) -> ExactResult:
-    """Find the best plan of the aligned family by integer programs, and hold `solve` against it.
+    """Find the best plan of a family by integer programs, and hold `solve` against it.
 
     Parameters
     ----------
@@ -246,6 +249,12 @@ def exact(
     progress
         Called with (steps done, steps, best value in ps or None), first with
         the dynamic program's groups of cells and then with cells.
+    family
+        `aligned`, the family of `solve`, or `free`: any distinct devices for
+        the ranks of all blocks. No plan that `solve` finds is better than the
+        best free one.
+    start
+        What `solve` found for the problem, if that is known.
 
     Raises
     ------
@@ -266,17 +275,23 @@ def exact(
     begin = time.perf_counter()
     costs = Costs(problem)
     programs.check_request(costs, time_limit_s, gap)
-    start = solve(problem, progress)
+    start = start or solve(problem, progress)
     if start.status == "interrupted":
-        return _interrupted(start)
-    left_s = None if time_limit_s is None else max(0.0, time_limit_s - start.wall_s)
+        return _interrupted(start, family)
+    spent_s = time.perf_counter() - begin
+    left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
     placement = start.plan.placement() if start.plan else None
     try:
         found = programs.exact(
-            problem, start=placement, time_limit_s=left_s, gap=gap, progress=progress
+            problem,
+            start=placement,
+            time_limit_s=left_s,
+            gap=gap,
+            progress=progress,
+            family=family,
         )
     except KeyboardInterrupt:
-        return _interrupted(start)
+        return _interrupted(start, family)
     _check_agreement(start, found)
     plan = evaluation = None
     if found.placement is not None and found.value_ps is not None:
@@ -304,16 +319,20 @@ def exact(
     )
 
 
-def _interrupted(start: SolveResult) -> ExactResult:
-    """Return what the dynamic program found, when the integer programs had no turn."""
+def _interrupted(start: SolveResult, family: Family) -> ExactResult:
+    """Return what the dynamic program found, when the integer programs had no turn.
+
+    Its bound is one of the aligned family alone.
+    """
+    is_aligned = family == "aligned"
     return ExactResult(
         problem=start.problem,
-        family="aligned",
+        family=family,
         status="interrupted",
         plan=start.plan,
         evaluation=start.evaluation,
-        bound_ps=start.bound_ps,
-        bound_vouched_by="dynamic program",
+        bound_ps=start.bound_ps if is_aligned else 0,
+        bound_vouched_by="dynamic program" if is_aligned else "closed form",
         exact_units=True,
         start=start,
         cells=start.cells,
@@ -325,7 +344,19 @@ def _interrupted(start: SolveResult) -> ExactResult:
 
 
 def _check_agreement(start: SolveResult, found: "ExactSearch") -> None:
-    """Refuse a plan that the dynamic program says does not exist."""
+    """Refuse a plan that the dynamic program says does not exist.
+
+    Or the claim that there is no better one than a plan that it found. In the
+    free family a better plan than the dynamic program's is no contradiction.
+    """
+    if found.family == "free":
+        best = None if start.evaluation is None else start.evaluation.value_ps
+        if best is not None and (found.bound_ps is None or found.bound_ps > best):
+            raise ConsistencyError(
+                f"the integer program of the free family claims a bound of {found.bound_ps} ps, "
+                f"the dynamic program has a plan of {best} ps: please report this problem file"
+            )
+        return
     if found.value_ps is None:
         return
     if start.bound_ps is None or found.value_ps < start.bound_ps:

@@ -85,6 +85,9 @@ def free_data(seed: int) -> dict[str, Any]:
     }
     if replicas > 1 and rng.random() < 0.6:
         data["search"]["dp"] = [replicas]
+        if rng.random() < 0.6:
+            # Left alone, replicas of few stages are best, and mostly aligned.
+            data["search"]["pp"] = [s for s in (2, 3, 4) if s <= layers]
     _tighten(rng, data)
     constraints = []
     while rng.random() < 0.25:

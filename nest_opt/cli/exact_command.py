@@ -30,7 +30,7 @@ time_limit_option = click.option(
     "--family",
     type=click.Choice(FAMILIES),
     default="aligned",
-    help="The family of plans to search (free: not yet).",
+    help="The family of plans: aligned device maps, as of `solve`, or any devices.",
 )
 @time_limit_option
 @click.option(
@@ -65,10 +65,9 @@ def exact_command(
     The plan that `solve` finds is the first incumbent. Ctrl-C ends the search
     and prints incumbent and bound.
     """
-    check_family(family)
     limit_s = None if time_limit_s is None else float(time_limit_s)
     try:
-        result = _search(problem_path, limit_s, float(gap), fixes, output)
+        result = _search(problem_path, family, limit_s, float(gap), fixes, output)
     except KeyboardInterrupt:
         # Before the search began there is nothing to show.
         result = None
@@ -86,23 +85,9 @@ def exact_command(
     return 0 if result and result.plan else EXIT_NO
 
 
-def check_family(family: str) -> None:
-    """Refuse the family that has no programs.
-
-    Raises
-    ------
-    click.UsageError
-        If it is not `aligned`.
-    """
-    if family != "aligned":
-        raise click.UsageError(
-            f"--family: found {family!r}, the exact search knows 'aligned' only: leave the option "
-            "out, or give --family aligned"
-        )
-
-
 def _search(
     problem_path: Path,
+    family: str,
     time_limit_s: float | None,
     gap: float,
     fixes: tuple[str, ...],
@@ -119,7 +104,13 @@ def _search(
         check_output(output, problem_path)
     problem = fix(files.read_problem(problem_path), wanted)
     with SearchProgress() as progress:
-        result = api.exact(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
+        result = api.exact(
+            problem,
+            time_limit_s=time_limit_s,
+            gap=gap,
+            progress=progress,
+            family="free" if family == "free" else "aligned",
+        )
     if output and result.plan:
         write_text(output, files.to_json_text(result.plan))
     return result

@@ -90,15 +90,31 @@ def _write(
 
 
 def _cell(formulation: "Formulation") -> dict[str, Any]:
+    from nest_opt.milp.cells import PathCell
+    from nest_opt.plan.placement import Cell
+    from nest_opt.problem import Configuration
+
     cell = formulation.coefficients.cell
-    device_map = cell.device_map
+    if isinstance(cell, Cell):
+        device_map = cell.device_map
+        choices: tuple[Configuration, ...] = (cell.configuration,)
+        order, pitch = str(device_map.order), device_map.pitch
+        replicas, stages = device_map.replicas, device_map.stages
+    else:
+        assert isinstance(cell, PathCell)
+        choices, order, pitch = cell.choices, cell.order, cell.pitch
+        replicas, stages = cell.replicas, cell.stages
     return {
         "microbatch": cell.microbatch,
-        **cell.configuration._asdict(),
-        "dp": device_map.replicas,
-        "pp": device_map.stages,
-        "order": device_map.order,
-        "pitch": device_map.pitch,
+        # What the stages of the program choose is open.
+        **{
+            name: values[0] if len(set(values)) == 1 else None
+            for name, values in zip(Configuration._fields, zip(*choices, strict=True), strict=True)
+        },
+        "dp": replicas,
+        "pp": stages,
+        "order": order,
+        "pitch": pitch,
     }
 
 
@@ -121,12 +137,13 @@ def _print(output: Path, formulation: "Formulation") -> None:
     from nest_opt.cli.stage_table import facts
 
     cell, units = _cell(formulation), formulation.units
-    sp = "on" if cell["sp"] else "off"
+    tp = "by stage" if cell["tp"] is None else cell["tp"]
+    sp = {None: "by stage", True: "on", False: "off"}[cell["sp"]]
     print_report(
         f"wrote {output}: program {formulation.model.name}",
         facts(
             {
-                "cell": f"microbatch {cell['microbatch']}, tp {cell['tp']}, cp {cell['cp']}, "
+                "cell": f"microbatch {cell['microbatch']}, tp {tp}, cp {cell['cp']}, "
                 f"ep {cell['ep']}, sp {sp}, dp {cell['dp']}, pp {cell['pp']}",
                 "placement": f"rank order {cell['order']}, pitch {cell['pitch']}",
                 "size": f"{formulation.model.nvariables():,} variables, "
