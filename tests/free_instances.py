@@ -49,7 +49,7 @@ def free_data(seed: int) -> dict[str, Any]:
     experts = max(k[2] for k in degrees) > 1
     kinds = [_layer_type(rng, keys, microbatches, experts) for _ in range(rng.randint(1, 3))]
     per_stage = rng.choices(((), ("tp",), ("sp",), ("tp", "sp")), (4, 4, 1, 2))[0]
-    replicas = rng.choice((1, 1, 2, 2, 2, 3, 4))
+    replicas = min(rng.choice((1, 1, 2, 2, 2, 3, 4)), devices // min(map(prod, degrees)))
     ep = degrees[0][2]
     data: dict[str, Any] = {
         "name": f"free-{seed}",
