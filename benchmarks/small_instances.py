@@ -216,8 +216,8 @@ def problems() -> list[dict[str, Any]]:
             SLOW,
             memory_gb=24,
             constraints=[
-                {"type": "colocation", "layers": ["embedding", "block.1", "block.2"]},
-                {"type": "colocation", "layers": ["block.22", "head"]},
+                {"type": "colocation", "layers": ["embedding", "block.0", "block.1"]},
+                {"type": "colocation", "layers": ["block.21", "head"]},
             ],
         ),
         problem(
