@@ -31,7 +31,6 @@ QUADS = (
     ("cluster", 2, 125 * 10**8, "0.00002"),
 )
 SIXES = (("node", 6, 300 * 10**9, "0.000003"), ("cluster", 4, 125 * 10**8, "0.00002"))
-FIVES = (("node", 5, 300 * 10**9, "0.000003"), ("cluster", 4, 3 * 10**9, "0.00005"))
 
 Levels = tuple[tuple[str, int, int, str], ...]
 
@@ -138,10 +137,59 @@ def _kind(
     return {"output_bytes": sizes, "profiles": profiles}
 
 
+def _sharing_a_node() -> dict[str, Any]:
+    """Return three layers on three nodes of 2, small enough to see the answer."""
+
+    def layer(parameters: int, activation: int) -> dict[str, Any]:
+        profile = {
+            "microbatch": 1,
+            "forward_s": 1,
+            "backward_input_s": 1,
+            "backward_weight_s": 1,
+            "dense_parameters": parameters,
+            "recompute": {"none": {"stash_bytes": 10**6}},
+        }
+        return {"output_bytes": {"1": activation}, "profiles": [profile]}
+
+    return {
+        "format": "nest-opt-problem",
+        "version": 1,
+        "name": "replicas-share-a-node",
+        "note": "Only the first stage's gradients are exposed: its replicas belong in one node, "
+        "and then each replica's next stages in one of their own. No aligned map does both.",
+        "model": {
+            "layer_types": {"embedding": layer(10**9, 10**6), "block": layer(10**8, 10**9)},
+            "layers": [
+                {"id": "embedding", "type": "embedding"},
+                {"id": "block", "type": "block", "repeat": 2},
+            ],
+        },
+        "cluster": {
+            "device_kinds": {"gpu": {"memory_bytes": 80 * 10**9}},
+            "devices": [{"kind": "gpu", "count": 6}],
+            "network": {
+                "type": "hierarchical",
+                "levels": [
+                    {"name": "node", "size": 2, "bandwidth_bytes_per_s": 100 * 10**9,
+                     "latency_s": 0},
+                    {"name": "cluster", "size": 3, "bandwidth_bytes_per_s": 10**9,
+                     "latency_s": 0},
+                ],
+            },
+        },
+        "job": {
+            "global_batch": 4,
+            "bytes_per_parameter": {"weights": 2, "gradients": 2, "optimizer": 12},
+        },
+        "search": {"dp": [2], "pp": [3]},
+    }  # fmt: skip
+
+
 def problems() -> list[dict[str, Any]]:
     """Return all problems."""
     per_stage = {"per_stage": ["tp"]}
     return [
+        _sharing_a_node(),
         problem(
             "four-fast-nodes",
             "24 layers on 4 nodes of 8 with fast links: the plain case.",
@@ -154,9 +202,9 @@ def problems() -> list[dict[str, Any]]:
         ),
         problem(
             "tight-memory",
-            "Devices of 24 GB: stages are short or recompute, and the first one suffers most.",
+            "Devices of 6 GB: stages are short or recompute, and the first one suffers most.",
             SLOW,
-            memory_gb=24,
+            memory_gb=6,
         ),
         problem(
             "tp-by-stage",
@@ -195,29 +243,19 @@ def problems() -> list[dict[str, Any]]:
             tp=(2,),
         ),
         problem(
-            "replicas-of-three-in-nodes-of-five",
-            "Five replicas of three stages in nodes of 5: no node holds two of them.",
-            FIVES,
-            blocks=10,
-            batch=40,
-            tp=(1,),
-            memory_gb=80,
-            search={"dp": [5], "pp": [3]},
-        ),
-        problem(
             "nodes-of-six",
             "4 nodes of 6, whose size no power of two divides.",
             SIXES,
             memory_gb=24,
         ),
         problem(
-            "colocated-ends",
-            "The embedding and the first two blocks must be together, as must head and last block.",
+            "colocated-layers",
+            "Four layers in the middle, and the last three, must be together: stages are uneven.",
             SLOW,
-            memory_gb=24,
+            memory_gb=10,
             constraints=[
-                {"type": "colocation", "layers": ["embedding", "block.0", "block.1"]},
-                {"type": "colocation", "layers": ["block.21", "head"]},
+                {"type": "colocation", "layers": ["block.9", "block.10", "block.11", "block.12"]},
+                {"type": "colocation", "layers": ["block.20", "block.21", "head"]},
             ],
         ),
         problem(
@@ -236,8 +274,8 @@ def problems() -> list[dict[str, Any]]:
         problem(
             "two-microbatches",
             "Microbatches of 1 or 2 sequences: fewer rounds against smaller memory.",
-            SLOW,
-            memory_gb=24,
+            ETHERNET,
+            memory_gb=10,
             microbatches=(1, 2),
         ),
         problem(

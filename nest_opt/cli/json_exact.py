@@ -21,7 +21,7 @@ def exact_json(result: ExactResult) -> Object:
         # What `solve` has no rule for, an exact search has rows for, or refuses.
         relaxed=(),
     )
-    data = {**solve_json(same), "status": result.status}
+    data = {**solve_json(same), "status": result.status, "family": result.family}
     data["bound_vouched_by"] = result.bound_vouched_by
     data["exact_units"] = result.exact_units
     data["search"].update(cells_solved=result.cells_solved, nodes=result.nodes)
