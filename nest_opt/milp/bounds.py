@@ -23,11 +23,9 @@ def bound_ps(k: CellCoefficients) -> int | None:
     """
     if not may_fit(k):
         return None
-    speakers = [max(stage, key=_weight) for stage in k.load]
+    speakers = _speakers(k)
     times = [_least_times(k, speakers, stage) for stage in range(k.stages)]
-    total = sum(
-        min(times[stage][layer] for stage in stages_of(k, layer)) for layer in range(k.layers)
-    ) + sum(_least_boundary(k, speakers, stage) for stage in range(k.stages - 1))
+    total = least_sum_ps(k)
     slowest = max(
         -(-total // k.stages),
         _least_slowest_ps(k, speakers, times),
@@ -38,6 +36,33 @@ def bound_ps(k: CellCoefficients) -> int | None:
         + k.weights.max_weight * slowest
         + (_least_sync(k) if k.weights.sync else 0)
     )
+
+
+def least_sum_ps(k: CellCoefficients) -> int:
+    """Return a lower bound on sum F: each layer and each boundary at its best place."""
+    speakers = _speakers(k)
+    times = [_least_times(k, speakers, stage) for stage in range(k.stages)]
+    return sum(
+        min(times[stage][layer] for stage in stages_of(k, layer)) for layer in range(k.layers)
+    ) + sum(_least_boundary(k, speakers, stage) for stage in range(k.stages - 1))
+
+
+def most_slowest_ps(k: CellCoefficients, below_ps: int) -> int:
+    """Return the most that max F can be in a plan of the cell of a value below a limit."""
+    left = below_ps - 1 - (_least_sync(k) if k.weights.sync else 0)
+    if not k.weights.max_weight:
+        return left
+    return (left - k.weights.sum_weight * least_sum_ps(k)) // k.weights.max_weight
+
+
+def least_hops_ps(k: CellCoefficients, stage: int) -> int:
+    """Return the least time of a stage's own hops."""
+    return _least_hops(k, _speakers(k), stage)
+
+
+def _speakers(k: CellCoefficients) -> list[LoadTerms]:
+    """Return, for each stage, the tuple of levels that speaks for it."""
+    return [max(stage, key=_weight) for stage in k.load]
 
 
 def may_fit(k: CellCoefficients) -> bool:

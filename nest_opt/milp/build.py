@@ -19,6 +19,7 @@ from nest_opt.milp.near import add_levels
 from nest_opt.milp.objective import add_objective, add_slowest
 from nest_opt.milp.options import add_options
 from nest_opt.milp.path import add_path
+from nest_opt.milp.runs import add_runs
 from nest_opt.milp.stage_load import add_stage_load
 from nest_opt.milp.sync import add_exposed_sync, add_sync
 from nest_opt.milp.units import Units, units
@@ -45,6 +46,7 @@ RELAXED_FAMILIES = {
     "options": add_options,
     "room": add_room,
     "memory": add_memory,
+    "runs": add_runs,
     "hops": add_hops,
     "levels": add_levels,
     "counting": add_counting,

@@ -123,6 +123,9 @@ class CellCoefficients:
     free_bytes
         Usable memory less the reserve, or what all layers in one stage would
         take where that is less: a limit far beyond every sum only blurs the scale.
+    most_ps
+        The most that F of a stage may be in the plans that are looked for, None
+        if nothing is known of it.
     """
 
     cell: ProgramCell
@@ -144,6 +147,7 @@ class CellCoefficients:
     stash_bytes: Mapping[Option, Row]
     work_bytes: Mapping[Option, Row]
     free_bytes: int
+    most_ps: int | None = None
 
     def configurations(self, stage: int) -> tuple[Configuration, ...]:
         """Return the configurations that a stage chooses among."""

@@ -8,13 +8,13 @@ a relaxed program, that goes first: most cells need no other one.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from heapq import heapify, heappop
 from math import ceil
 
 from nest_opt.errors import PlanError, SolverError
-from nest_opt.milp.bounds import bound_ps
+from nest_opt.milp.bounds import bound_ps, most_slowest_ps
 from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import ProgramCell
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
@@ -22,6 +22,7 @@ from nest_opt.milp.extract import confirm, overfull_stages, rounded
 from nest_opt.milp.families import FAMILIES, Family
 from nest_opt.milp.memory import forbid_overfull
 from nest_opt.milp.result import ExactSearch, FamilyName, SearchTimes, Status
+from nest_opt.milp.runs import without_dominated
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.placement import Placement
@@ -207,7 +208,7 @@ class _Search:
         coefficients = self._source.of(cell)
         limit = None
         for relaxed in self._family.programs:
-            formulation = self._build(coefficients, relaxed)
+            formulation = self._build(self._narrowed(coefficients), relaxed)
             answer, raw = self._solve(formulation, relaxed)
             limit = answer.termination.limit or limit
             bound = max(bound, self._proved(formulation, answer))
@@ -226,6 +227,15 @@ class _Search:
         if found and (self._incumbent is None or found[1].value_ps < self._incumbent[1].value_ps):
             self._incumbent = found
         return limit
+
+    def _narrowed(self, coefficients: CellCoefficients) -> CellCoefficients:
+        """Return coefficients of the plans that are better than the incumbent."""
+        if coefficients.by_level is None:
+            return coefficients
+        if self._incumbent is not None:
+            most_ps = most_slowest_ps(coefficients, self._threshold())
+            coefficients = replace(coefficients, most_ps=most_ps)
+        return without_dominated(coefficients)
 
     def _build(self, coefficients: CellCoefficients, relaxed: bool) -> Formulation:
         begin = time.perf_counter()

@@ -1,6 +1,6 @@
 """Families: time and sync of stages whose levels the program chooses. Equations (49) and (50)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -21,6 +21,7 @@ from nest_opt.milp.near import (
     sync_places,
 )
 from nest_opt.milp.options import under
+from nest_opt.milp.runs import Run, longest_runs
 from nest_opt.milp.sync import add_holds, has_sync, sync_time
 from nest_opt.milp.units import Units
 from nest_opt.problem import Configuration
@@ -138,36 +139,6 @@ def _level_time(
             row += units.time(growth.least[higher]) * above[higher]
         model.level_time.add(time >= row)
     return time
-
-
-Run = tuple[int, int]
-
-
-def longest_runs(k: CellCoefficients) -> dict[tuple[int, Option], list[Run]]:
-    """Return, per stage and option, the runs of layers that fit the memory and are in no longer."""
-    return {
-        (stage, option): list(_longest(k, stage, option))
-        for stage in range(k.stages)
-        for option in k.options[stage]
-    }
-
-
-def _longest(k: CellCoefficients, stage: int, option: Option) -> Iterator[Run]:
-    """Yield for each first layer the longest run that fits, where it is no part of the last one."""
-    states = k.states_bytes[option.configuration]
-    flight, stash, work = k.in_flight[stage], k.stash_bytes[option], k.work_bytes[option]
-    layers, last = layers_of(k, stage), 0
-    for low in layers:
-        used = largest = 0
-        high = low
-        while high < layers.stop:
-            more = used + states[high] + flight * stash[high]
-            if more + max(largest, work[high]) > k.free_bytes:
-                break
-            used, largest, high = more, max(largest, work[high]), high + 1
-        if high > max(low, last):
-            last = high
-            yield low, high
 
 
 def _most(rows: Sequence[Row], runs: Sequence[Run]) -> list[int]:
