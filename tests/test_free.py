@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, islice, product
 
+import pyomo.environ as pyo
 import pytest
 from free_brute_force import assignments, free_brute_force, shapes
 from free_instances import free_data
+from golden_models import FREE_CELL, golden_choice_data, golden_coefficients
 from milp_agreement import placement_options
 
-from nest_opt import InstanceError, Problem, solve
+from nest_opt import InstanceError, Problem, exact, solve
 from nest_opt.certify.brute_force import brute_force
+from nest_opt.errors import ModelError, PlanError
 from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import FreeCell, free_cells
 from nest_opt.milp.coefficients import CoefficientSource, label_of
@@ -208,3 +211,73 @@ def test_every_fixed_placement_is_judged_and_valued_alike() -> None:
     assert problems >= 30
     assert unsorted < count / 2
     assert 0.1 < illegal / count < 0.9
+
+
+# The linear relaxation
+
+# Least values in ps of the golden free cell, without devices and with them; then with
+# integers relaxed.
+PROGRAMS = {"fill-drain": (2620, 2688), "nest": (2632, 2700), "bottleneck": (1926, 1926)}
+RELAXED = {
+    "fill-drain": (2602.369, 2602.369),
+    "nest": (2605.397, 2605.397),
+    "bottleneck": (1909.161, 1909.161),
+}
+
+
+def least(objective: str, without_devices: bool, integers: bool) -> float:
+    """Return the least value of a program of the golden free cell."""
+    costs, k = golden_coefficients(objective, cell=FREE_CELL)
+    formulation = build(costs, k, without_devices)
+    if not integers:
+        pyo.TransformationFactory("core.relax_integer_vars").apply_to(formulation.model)
+    answer = HighsSession(formulation.model).solve()
+    assert answer.solution is not None
+    return round(answer.solution.objective, 3)
+
+
+@pytest.mark.parametrize("objective", PROGRAMS)
+def test_linear_relaxation_is_pinned(objective: str) -> None:
+    """Bounds are what they were, and grow from relaxed to whole numbers and with devices."""
+    whole = [least(objective, without, integers=True) for without in (True, False)]
+    relaxed = [least(objective, without, integers=False) for without in (True, False)]
+    assert tuple(whole) == PROGRAMS[objective]
+    assert tuple(relaxed) == pytest.approx(RELAXED[objective], abs=1e-2)
+    assert relaxed[0] <= relaxed[1] <= whole[1]
+    assert relaxed[0] <= whole[0] <= whole[1]
+
+
+# The driver
+
+
+def test_a_constraint_of_the_users_own_is_refused() -> None:
+    """It has rows of the aligned family at most, and the message says what to do."""
+    data = free_data(0)
+    data["constraints"] = [{"type": "user", "name": "mine"}]
+    problem = build_problem(Problem, data, "user")
+    with pytest.raises(ModelError, match="program of the free family has rows for"):
+        programs(problem, family="free")
+
+
+def test_a_start_outside_the_search_space_is_refused() -> None:
+    """Any devices will do, not any degrees."""
+    plan = next(
+        solved.plan for seed in range(40) if (solved := solve(free_problem(seed))).plan is not None
+    )
+    data = plan.problem.model_dump(mode="json", exclude_defaults=True)
+    data["search"]["pp"] = [len(plan.stages) + 1]
+    other = build_problem(Problem, data, "other stages")
+    with pytest.raises(PlanError, match="start from a plan of the free family"):
+        programs(other, start=plan.placement(), family="free")
+
+
+def test_a_time_limit_leaves_the_aligned_plan_and_a_bound() -> None:
+    """Without time left the dynamic program's plan stands, with a bound that holds."""
+    problem = build_problem(Problem, golden_choice_data(), "golden")
+    best = exact(problem, family="free")
+    found = exact(problem, family="free", time_limit_s=0)
+    assert (found.family, found.status) == ("free", "feasible")
+    assert found.plan == found.start.plan
+    assert best.bound_ps is not None
+    assert found.bound_ps is not None
+    assert 0 < found.bound_ps <= best.bound_ps
