@@ -27,10 +27,10 @@ from nest_opt.problem.profile import Group
 from nest_opt.problem.validation import build as build_problem
 from nest_opt.solver.highs import HighsSession
 
-OPTIMUM_SEEDS = range(160)
+OPTIMUM_SEEDS = range(180)
 FIXED_SEEDS = range(1000, 1060)
 STAGED_SEEDS = range(60)
-MOST_ASSIGNMENTS = 20_000
+MOST_ASSIGNMENTS = 3_000
 
 Values = tuple[int, ...]
 
@@ -44,19 +44,19 @@ def free_problem(seed: int) -> Problem:
 
 
 @cache
-def optimum(seed: int) -> tuple[Values, Values]:
-    """Return the values of brute force, and of the dynamic program; empty if not compared.
+def optimum(seed: int) -> tuple[Values, Values] | None:
+    """Return the value of brute force and of the dynamic program, each if there is a plan.
 
-    Status, value and bound of the program must be those of brute force.
+    None if they were not compared. Status, value and bound of the program must be those of brute force.
     """
     problem = free_problem(seed)
     try:
         solved = solve(problem)
     except InstanceError:
-        return (), ()
+        return None
     best = free_brute_force(problem, MOST_ASSIGNMENTS)
     if best is None:
-        return (), ()
+        return None
     found = programs(problem, family="free")
     expected = "infeasible" if best.value_ps is None else "optimal"
     assert (found.status, found.value_ps) == (expected, best.value_ps), f"seed {seed}"
@@ -69,7 +69,7 @@ def optimum(seed: int) -> tuple[Values, Values]:
 def test_program_equals_brute_force(first: int) -> None:
     """Value, bound and infeasibility are brute force's, and no aligned plan is better."""
     for seed in range(first, first + 10):
-        free, aligned = optimum(seed)
+        free, aligned = optimum(seed) or ((), ())
         # Where there is an aligned plan, there is a free one.
         assert len(free) >= len(aligned), f"seed {seed}"
         assert free[: len(aligned)] <= aligned, f"seed {seed}"
@@ -77,7 +77,8 @@ def test_program_equals_brute_force(first: int) -> None:
 
 def test_free_plans_are_better_on_some_problems() -> None:
     """The comparisons say something: on some seeds the free optimum is below the aligned one."""
-    values = [optimum(seed) for seed in OPTIMUM_SEEDS]
+    values = [values for seed in OPTIMUM_SEEDS if (values := optimum(seed))]
+    assert len(values) >= 150
     assert sum(bool(free) for free, _ in values) >= 100
     assert sum(free[0] < aligned[0] for free, aligned in values if aligned) >= 10
 
@@ -184,7 +185,7 @@ def test_every_fixed_placement_is_judged_and_valued_alike() -> None:
         problem = free_problem(seed)
         costs = Costs(problem)
         try:
-            some = list(islice(placements(costs, 12), 0, 4000, 37))[:25]
+            some = list(islice(placements(costs, 12), 0, 4000, 37))[:15]
             fixed = Fixed(costs)
         except InstanceError:
             continue
