@@ -4,7 +4,8 @@
 
 Prints what the problems and their best plans make use of. On a disagreement
 it shrinks the problem as far as the disagreement lasts, writes it to a file
-and exits with 1. A seed in 10 asks for the artifact's cost model.
+and exits with 1. A seed in 10 asks for the artifact's cost model, and two in 10 let tp or sp
+differ by stage.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,13 +29,22 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from agreement import Comparison, compare  # noqa: E402
 from plan_features import plan_features, problem_features  # noqa: E402
-from random_instances import random_artifact_data, random_data  # noqa: E402
+from random_instances import (  # noqa: E402
+    random_artifact_data,
+    random_data,
+    random_staged_data,
+)
 from shrinking import shrink  # noqa: E402
 
 from nest_opt import InstanceError  # noqa: E402
 from nest_opt.plan.evaluate import Costs, evaluate  # noqa: E402
 
-ARTIFACT_EVERY = 10
+# Of each 10 seeds, those whose problems are of a sort of their own.
+SORTS: dict[int, Callable[[int], dict[str, Any]]] = {
+    7: random_staged_data,
+    8: random_staged_data,
+    9: random_artifact_data,
+}
 WRITTEN_FAILURES = 5
 
 
@@ -52,8 +63,7 @@ class Outcome:
 
 def data_of(seed: int) -> dict[str, Any]:
     """Return the problem of a seed."""
-    artifact = seed % ARTIFACT_EVERY == ARTIFACT_EVERY - 1
-    return random_artifact_data(seed) if artifact else random_data(seed)
+    return SORTS.get(seed % 10, random_data)(seed)
 
 
 def check_seed(seed: int) -> Outcome:

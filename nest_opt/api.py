@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from nest_opt.dp.default_source import DefaultSource
-from nest_opt.dp.infeasible import Diagnosis, diagnose
+from nest_opt.dp.infeasible import Diagnosis
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import search
 from nest_opt.dp.sources import cell_source
+from nest_opt.dp.staged_infeasible import diagnose_all
 from nest_opt.dp.staged_search import search_staged
 from nest_opt.dp.staged_source import StagedSource
 from nest_opt.errors import ConsistencyError
@@ -53,6 +54,8 @@ class SolveResult:
         What the best plan without them breaks.
     cells, cells_pruned, wall_s
         Size of the search, how much of it bounds settled, and its seconds.
+        Where stages may differ, the device maps of one class of
+        configurations, d and S are one more cell.
     """
 
     problem: Problem
@@ -182,7 +185,7 @@ def solve(problem: Problem, progress: Progress | None = None) -> SolveResult:
         if broken:
             status = "relaxed" if status == "optimal" else status
     elif found.status == "infeasible":
-        diagnosis = diagnose(costs, source)
+        diagnosis = diagnose_all(costs, source)
     return SolveResult(
         problem=problem,
         status=status,

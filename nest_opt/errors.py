@@ -17,6 +17,10 @@ class PlanError(NestOptError):
     """A plan does not belong to its problem or cannot be evaluated."""
 
 
+class ScheduleError(NestOptError):
+    """A pipeline schedule is malformed, or waits for itself."""
+
+
 class ModelError(NestOptError):
     """A mathematical model cannot be built from a problem."""
 

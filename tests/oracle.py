@@ -99,31 +99,44 @@ class Oracle:
     problem
         The problem file's data.
     placement
-        microbatch, tp, cp, ep, sp, dp, order, pitch, ends, recompute.
+        microbatch, tp, cp, ep, sp, dp, order, pitch, ends, recompute; tp and sp
+        are lists of one value for each stage where these differ; order `listed`
+        comes with devices[stage][replica][rank].
     """
 
     def __init__(self, problem: Data, placement: Data) -> None:
         self.problem, self.placement = problem, placement
         self.b = placement["microbatch"]
-        self.tp, self.cp, self.ep = placement["tp"], placement["cp"], placement["ep"]
-        self.sp, self.d = placement["sp"], placement["dp"]
-        self.block = self.tp * self.cp * self.ep
+        self.cp, self.ep, self.d = placement["cp"], placement["ep"], placement["dp"]
         self.ends = list(placement["ends"])
         self.stages = len(self.ends)
+        self.tp = self._by_stage("tp")
+        self.sp = self._by_stage("sp")
+        self.block = [tp * self.cp * self.ep for tp in self.tp]
         self.wires = Wires(problem["cluster"]["network"]["levels"])
         self.layers = [
             (name, entry["type"])
             for entry in problem["model"]["layers"]
             for name in layer_names(entry)
         ]
-        self.profiles = [self._profile(kind) for _, kind in self.layers]
         self.bytes_per_parameter = {
             part: exact(size) for part, size in problem["job"]["bytes_per_parameter"].items()
         }
         self.m = self._rounds()
 
-    def _profile(self, kind: str) -> Data:
-        wanted = (self.b, self.tp, self.cp, self.ep, self.sp)
+    def _by_stage(self, degree: str) -> list[Any]:
+        """Return a degree of each stage."""
+        value = self.placement[degree]
+        return list(value) if isinstance(value, list) else [value] * self.stages
+
+    def stage_of(self, layer: int) -> int:
+        """Return the stage that a layer is in."""
+        return next(stage for stage, end in enumerate(self.ends) if layer < end)
+
+    def profile(self, layer: int) -> Data:
+        """Return a layer's profile in the configuration of its stage."""
+        kind, stage = self.layers[layer][1], self.stage_of(layer)
+        wanted = (self.b, self.tp[stage], self.cp, self.ep, self.sp[stage])
         for profile in self.problem["model"]["layer_types"][kind]["profiles"]:
             degrees = [profile.get(degree, 1) for degree in ("tp", "cp", "ep")]
             if (profile["microbatch"], *degrees, profile.get("sp", False)) == wanted:
@@ -143,24 +156,39 @@ class Oracle:
     def device(self, replica: int, stage: int, rank: Rank) -> int:
         """Return the device of a rank (t, c, e)."""
         t, c, e = rank
-        inside = t + self.tp * c + self.tp * self.cp * e
+        inside = t + self.tp[stage] * c + self.tp[stage] * self.cp * e
+        if self.placement["order"] == "listed":
+            return int(self.placement["devices"][stage][replica][inside])
         pitch = self.placement["pitch"]
         if self.placement["order"] == "pp-inner":
-            return int(replica * pitch + stage * self.block + inside)
-        return int(stage * pitch + replica * self.block + inside)
+            return int(replica * pitch + sum(self.block[:stage]) + inside)
+        return int(stage * pitch + replica * self.block[stage] + inside)
 
-    def ranks(self) -> Iterator[Rank]:
+    def ranks(self, stage: int) -> Iterator[Rank]:
         """Yield the ranks of a block."""
         for e in range(self.ep):
             for c in range(self.cp):
-                for t in range(self.tp):
+                for t in range(self.tp[stage]):
                     yield t, c, e
+
+    def meetings(self, stage: int, other: int) -> Iterator[tuple[Rank, Rank]]:
+        """Yield the ranks of two neighbours that hold common parts of the tensors between them.
+
+        With unlike sp every tp rank has something for every other; else rank t of
+        tp has the part from t / tp to (t + 1) / tp.
+        """
+        for t, c, e in self.ranks(stage):
+            for u in range(self.tp[other]):
+                low = max(Fraction(t, self.tp[stage]), Fraction(u, self.tp[other]))
+                high = min(Fraction(t + 1, self.tp[stage]), Fraction(u + 1, self.tp[other]))
+                if low < high or self.sp[stage] != self.sp[other]:
+                    yield (t, c, e), (u, c, e)
 
     def groups(self, replica: int, stage: int, kind: str) -> list[list[int]]:
         """Return the devices of every tp, cp or ep group of a block."""
         axis = ("tp", "cp", "ep").index(kind)
         members: dict[tuple[int, ...], list[int]] = {}
-        for rank in self.ranks():
+        for rank in self.ranks(stage):
             others = rank[:axis] + rank[axis + 1 :]
             members.setdefault(others, []).append(self.device(replica, stage, rank))
         return list(members.values())
@@ -169,7 +197,7 @@ class Oracle:
 
     def forward_of(self, replica: int, stage: int, layer: int) -> int:
         """Return a layer's forward time with its collectives."""
-        compute = ps(exact(self.profiles[layer]["forward_s"]))
+        compute = ps(exact(self.profile(layer)["forward_s"]))
         return compute + self._collectives(replica, stage, layer, "forward")
 
     def backward_of(self, replica: int, stage: int, layer: int) -> int:
@@ -178,12 +206,12 @@ class Oracle:
 
     def plain_backward(self, layer: int) -> int:
         """Return a layer's backward compute time, each part rounded by itself."""
-        profile = self.profiles[layer]
+        profile = self.profile(layer)
         return ps(exact(profile["backward_input_s"])) + ps(exact(profile["backward_weight_s"]))
 
     def _collectives(self, replica: int, stage: int, layer: int, phase: str) -> int:
         total = 0
-        for collective in self.profiles[layer].get("collectives", ()):
+        for collective in self.profile(layer).get("collectives", ()):
             if collective["phase"] != phase:
                 continue
             calls = []
@@ -193,7 +221,7 @@ class Oracle:
             total += max(calls) * collective.get("count", 1)
         return total
 
-    def boundary_bytes(self, cut: int) -> int:
+    def boundary_bytes(self, cut: int, tp: int) -> int:
         """Return the bytes over the cut before layer `cut`: each tensor once, relayed."""
         place = {name: number for number, (name, _) in enumerate(self.layers)}
         model = self.problem["model"]
@@ -211,20 +239,21 @@ class Oracle:
                 total += next(
                     size["bytes"]
                     for size in edge["sizes"]
-                    if size["microbatch"] == self.b and size.get("tp") in (None, self.tp)
+                    if size["microbatch"] == self.b and size.get("tp") in (None, tp)
                 )
         return total
 
     def hop(self, replica: int, stage: int, other: int, cut: int) -> int:
         """Return the time of the worst rank's transfer between two stages."""
-        share = Fraction(self.boundary_bytes(cut), self.cp * (self.tp if self.sp else 1))
+        tp, sp = self.tp[stage], self.sp[stage]
+        share = Fraction(self.boundary_bytes(cut, tp), self.cp * (tp if sp else 1))
         return max(
             ps(
                 self.wires.hop(
-                    share, [self.device(replica, stage, rank), self.device(replica, other, rank)]
+                    share, [self.device(replica, stage, rank), self.device(replica, other, there)]
                 )
             )
-            for rank in self.ranks()
+            for rank, there in self.meetings(stage, other)
         )
 
     def stage_time(self, stage: int) -> int:
@@ -254,16 +283,18 @@ class Oracle:
         """Return Y: the worst rank's all-reduces of both parameter classes."""
         return max(
             self._class_sync(stage, rank, "dense") + self._class_sync(stage, rank, "expert")
-            for rank in self.ranks()
+            for rank in self.ranks(stage)
         )
 
     def _class_sync(self, stage: int, rank: Rank, name: str) -> int:
         low, high = self.interval(stage)
-        counts = [profile.get(f"{name}_parameters", 0) for profile in self.profiles[low:high]]
+        counts = [
+            profile.get(f"{name}_parameters", 0) for profile in map(self.profile, range(low, high))
+        ]
         group = [
             self.device(replica, stage, other)
             for replica in range(self.d)
-            for other in self.ranks()
+            for other in self.ranks(stage)
             if other[0] == rank[0] and (name == "dense" or other[2] == rank[2])
         ]
         if len(group) == 1 or not any(counts):
@@ -277,7 +308,7 @@ class Oracle:
     def memory(self, stage: int) -> dict[str, int]:
         """Return the terms of a device's memory."""
         low, high = self.interval(stage)
-        inside = self.profiles[low:high]
+        inside = [self.profile(layer) for layer in range(low, high)]
         per_parameter = sum(self.bytes_per_parameter.values())
         footprints = [p["recompute"][self.placement["recompute"][stage]] for p in inside]
         in_flight = min(self.stages - stage, self.m)

@@ -4,7 +4,7 @@ from math import prod
 
 from nest_opt import solve
 from nest_opt.certify.brute_force import enumerate_plans
-from nest_opt.plan.evaluate import Costs, Evaluation, block_groups, placement_cell
+from nest_opt.plan.evaluate import Costs, Evaluation, block_groups, hop_ends, placement_cell
 from nest_opt.plan.placement import Placement
 from nest_opt.problem import Problem
 from nest_opt.problem.profile import GROUPS
@@ -23,6 +23,7 @@ def problem_features(problem: Problem) -> set[str]:
         "a bandwidth rises with the level": bandwidths != sorted(bandwidths, reverse=True),
         "fewer devices than places": problem.cluster.device_count < prod(sizes),
         "edges given": problem.model.edges is not None,
+        **{f"{name} may differ by stage": True for name in problem.search.per_stage},
         **{f"constraint {name}": True for name in constraints},
     }
     return {name for name, holds in facts.items() if holds}
@@ -40,6 +41,8 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
         f"pitch {pitch_kind(problem, placement)} with all allowed": len(problem.search.pitch) == 3,
         "order dp-inner with both allowed": placement.order == "dp-inner"
         and len(problem.search.order) == 2,
+        "stages differ in tp": len({k.tp for k in placement.configurations}) > 1,
+        "stages differ in sp": len({k.sp for k in placement.configurations}) > 1,
         "S > 1": placement.stages > 1,
         "d > 1": placement.replicas > 1,
         "S > 1 and d > 1": placement.stages > 1 and placement.replicas > 1,
@@ -71,13 +74,18 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
 
 def pitch_kind(problem: Problem, placement: Placement) -> str:
     """Return the first of tight, level and spread that a placement's pitch is."""
-    inner = placement.stages if placement.order == "pp-inner" else placement.replicas
-    unit = inner * placement.configurations[0].block_size
-    if placement.pitch == unit:
+    sizes = [k.block_size for k in placement.configurations]
+    units = [sum(sizes)]
+    if placement.order == "dp-inner":
+        choices = (
+            {k.block_size for _, k in problem.candidates} if problem.search.per_stage else sizes
+        )
+        units = [placement.replicas * size for size in choices if size >= max(sizes)]
+    if placement.pitch in units:
         return "tight"
-    sizes = [level.size for level in problem.cluster.network.levels]
-    groups = [prod(sizes[: number + 1]) for number in range(len(sizes))]
-    rounded = {-(-unit // group) * group for group in groups}
+    levels = [level.size for level in problem.cluster.network.levels]
+    groups = [prod(levels[: number + 1]) for number in range(len(levels))]
+    rounded = {-(-unit // group) * group for group in groups for unit in units}
     return "level" if placement.pitch in rounded else "spread"
 
 
@@ -91,11 +99,11 @@ def replicas_differ(problem: Problem, placement: Placement) -> bool:
             levels = [
                 network.level(ranks)
                 for group in GROUPS
-                for ranks in block_groups(block, placement.configurations[0], group)
+                for ranks in block_groups(block, placement.configurations[stage], group)
             ]
             if stage + 1 < placement.stages:
-                after = device_map.block(replica, stage + 1)
-                levels += [network.level(pair) for pair in zip(block, after, strict=True)]
+                ends = hop_ends(device_map, placement.configurations, replica, stage, stage + 1)
+                levels += [network.level(pair) for pair in ends]
             seen.add(tuple(levels))
         if len(seen) > 1:
             return True
@@ -105,10 +113,9 @@ def replicas_differ(problem: Problem, placement: Placement) -> bool:
 def block_straddles(problem: Problem, placement: Placement) -> bool:
     """Whether some block's group spans a level that one aligned to device 0 would not."""
     network, device_map = Costs(problem).network, placement.device_map
-    k = placement.configurations[0]
-    for group in GROUPS:
-        aligned = max(network.level(r) for r in block_groups(range(k.block_size), k, group))
-        for stage in range(placement.stages):
+    for stage, k in enumerate(placement.configurations):
+        for group in GROUPS:
+            aligned = max(network.level(r) for r in block_groups(range(k.block_size), k, group))
             for replica in range(placement.replicas):
                 block = device_map.block(replica, stage)
                 if max(network.level(r) for r in block_groups(block, k, group)) > aligned:

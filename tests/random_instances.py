@@ -121,7 +121,10 @@ def random_staged_data(seed: int) -> dict[str, Any]:
         "search": _search(rng, pairs, model, levels[0]["size"]),
     }
     data["search"]["per_stage"] = per_stage
-    _restrict(rng, data, devices)
+    if rng.random() < 0.75:
+        _fix_unequal(rng, data, pairs, prod(sizes))
+    else:
+        _restrict(rng, data, devices)
     if character == "duel":
         data["job"]["objective"] = rng.choice(("nest", "fill-drain"))
     common = _common_modes(data)
@@ -148,6 +151,28 @@ def _staged_pairs(rng: random.Random) -> tuple[list[tuple[int, Degrees]], list[s
     if len(pairs) > 3 and rng.random() < 0.5:
         pairs = sorted(rng.sample(pairs, len(pairs) - 1))
     return pairs, per_stage
+
+
+def _fix_unequal(
+    rng: random.Random, data: dict[str, Any], pairs: list[tuple[int, Degrees]], places: int
+) -> None:
+    """Fix d and S, and give just the devices for stages of random sizes."""
+    layers = sum(entry.get("repeat", 1) for entry in data["model"]["layers"])
+    microbatch, (_, cp, ep, _) = rng.choice(pairs)
+    blocks = sorted({k[0] * cp * ep for _, k in pairs})
+    wide = rng.random() < 0.3
+    for _ in range(40):
+        stages, replicas = rng.randint(2, max(2, layers)), rng.choice((1, 2, 2, 2, 3))
+        sizes = [max(blocks) if wide else rng.choice(blocks) for _ in range(stages)]
+        devices = replicas * sum(sizes)
+        if stages <= layers and devices <= min(places, MOST_DEVICES):
+            data["cluster"]["devices"] = [{"kind": "device", "count": devices}]
+            data["search"].update(dp=[replicas], pp=[stages])
+            if wide:
+                data["search"]["order"] = ["dp-inner"]
+            rounds = rng.choice((1, 1, 2, 3, 8))
+            data["job"]["global_batch"] = microbatch * ep * replicas * rounds
+            return
 
 
 def _shorten(model: dict[str, Any], most: int) -> None:

@@ -17,6 +17,7 @@ ALLOWED = {
     "network": {"errors", "problem"},
     "cost": {"errors", "problem", "network"},
     "plan": {"errors", "problem", "network", "cost"},
+    "simulate": {"errors", "problem", "plan"},
     "models": {"errors", "problem"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
     "certify": {"errors", "problem", "network", "cost", "plan"},
@@ -25,7 +26,20 @@ ALLOWED = {
     "registry": {"errors", "problem", "plan", "dp", "milp"},
     "api": {"errors", "problem", "network", "cost", "plan", "dp", "milp"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry"},
-    "cli": {"errors", "problem", "network", "cost", "plan", "models", "api", "dp", "milp"},
+    "cli": {
+        *(
+            "errors",
+            "problem",
+            "network",
+            "cost",
+            "plan",
+            "simulate",
+            "models",
+            "api",
+            "dp",
+            "milp",
+        ),
+    },
 }
 
 
@@ -53,6 +67,14 @@ def test_dependencies_point_one_way(path: Path) -> None:
     allowed = ALLOWED[room(path)] | {room(path)}
     rooms = {name.split(".")[1] for name in imported_modules(path) if name.startswith("nest_opt.")}
     assert rooms <= allowed
+
+
+def test_the_simulator_knows_no_closed_form() -> None:
+    """Only the bridge to plans imports more than errors: the simulator is a check of `cost`."""
+    for path in (PACKAGE / "simulate").glob("*.py"):
+        names = {name for name in imported_modules(path) if name.startswith("nest_opt.")}
+        own = {name for name in names if name.startswith(("nest_opt.simulate", "nest_opt.errors"))}
+        assert names == own or path.name == "plan.py"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -54,6 +54,7 @@ BEYOND_SCHEMA = {
     "problem-no-recompute-mode",
     "problem-no-usable-byte",
     "problem-parameters-by-microbatch",
+    "problem-per-stage-artifact",
     "problem-pinned-layers-beyond",
     "problem-pinned-layers-unknown-layer",
     "problem-power-without-watts",
@@ -69,6 +70,11 @@ BEYOND_SCHEMA = {
     "problem-unknown-type",
     "problem-work-below-stash-difference",
     "plan-bad-problem",
+    "plan-devices-without-listed",
+    "plan-listed-with-pitch",
+    "plan-listed-without-devices",
+    "plan-listed-wrong-shape",
+    "plan-without-pitch",
 }
 NOT_JSON = {
     "problem-byte-order-mark",

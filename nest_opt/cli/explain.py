@@ -8,7 +8,7 @@ from nest_opt.dp.infeasible import Diagnosis
 from nest_opt.dp.source import MemoryCase
 from nest_opt.plan.evaluate import StageEvaluation
 from nest_opt.plan.plan import Plan
-from nest_opt.problem import Problem
+from nest_opt.problem import Configuration, Problem
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Failure:
         their memory.
     case, stages, stage_number, layers, stage
         That placement and stage, None (or empty) for `constraints`.
+    configurations
+        The configuration of each stage of that placement.
     usable_bytes
         What a stage may fill on a device.
     memory_bytes, devices
@@ -40,6 +42,7 @@ class Failure:
     stage: StageEvaluation | None = None
     memory_bytes: int | None = None
     devices: int | None = None
+    configurations: tuple[Configuration, ...] = ()
 
 
 def failure(problem: Problem, diagnosis: Diagnosis | None) -> Failure:
@@ -60,6 +63,7 @@ def failure(problem: Problem, diagnosis: Diagnosis | None) -> Failure:
         stage,
         diagnosis.memory_bytes,
         diagnosis.devices,
+        diagnosis.configurations,
     )
 
 

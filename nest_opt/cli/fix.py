@@ -45,6 +45,7 @@ DIMENSIONS: dict[str, _Dimension] = {
     "recompute": _Dimension(_one_of("none", "full"), "none, full"),
     "order": _Dimension(_one_of("pp-inner", "dp-inner"), "pp-inner, dp-inner"),
     "pitch": _Dimension(_one_of("tight", "level", "spread"), "tight, level, spread"),
+    "per_stage": _Dimension(_one_of("tp", "sp"), "tp, sp"),
 }
 ALIASES = {"b": "microbatch"}
 _PROFILE_KEYS = ("microbatch", "tp", "cp", "ep", "sp")

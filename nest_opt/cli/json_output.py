@@ -17,7 +17,7 @@ from nest_opt.cli.value import FORMULAS, objective_terms, sequences_per_s, utili
 from nest_opt.cost.units import to_s
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation, evaluated_objective
 from nest_opt.plan.plan import Plan
-from nest_opt.problem import Problem
+from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.files import to_json_data
 
 FAMILY = "aligned"
@@ -116,9 +116,20 @@ def diagnosis_json(why: Failure) -> Object:
         "microbatch": case.microbatch,
         **case.configuration._asdict(),
         "dp": case.replicas,
+        **_differing(why.configurations),
     }
     data["smallest_change"] = {"memory_bytes": why.memory_bytes, "devices": why.devices}
     return data
+
+
+def _differing(configurations: tuple[Configuration, ...]) -> Object:
+    """Return tp and sp stage by stage, nothing where one configuration is that of all."""
+    if len(set(configurations)) < 2:
+        return {}
+    return {
+        "tp_by_stage": [k.tp for k in configurations],
+        "sp_by_stage": [k.sp for k in configurations],
+    }
 
 
 def verify_json(result: VerifyResult) -> Object:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from nest_opt import api
 from nest_opt.api import Progress, SolveResult
-from nest_opt.dp.infeasible import diagnose
 from nest_opt.dp.sources import cell_source
+from nest_opt.dp.staged_infeasible import diagnose_all
 from nest_opt.errors import ConsistencyError, InstanceError
 from nest_opt.models.cluster_template import ClusterTemplate
 from nest_opt.plan.evaluate import Costs
@@ -119,7 +119,7 @@ def _least(problem_at: ProblemAt, template: ClusterTemplate, most: int) -> int |
         problem = problem_at(devices)
         try:
             costs = Costs(problem)
-            need = diagnose(costs, cell_source(costs)).devices
+            need = diagnose_all(costs, cell_source(costs)).devices
         except InstanceError:
             # Degrees that the user fixed may want more devices.
             if devices == most:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     "fixes",
     metavar="KEY=VALUE[,VALUE]",
     multiple=True,
-    help="Search only these values of microbatch (b), tp, cp, ep, sp, dp, pp, recompute, order "
-    "or pitch, as in --fix tp=8. Repeatable.",
+    help="Search only these values of microbatch (b), tp, cp, ep, sp, dp, pp, recompute, order, "
+    "pitch or per_stage, as in --fix tp=8. Repeatable.",
 )
 @click.option(
     "--what-if",

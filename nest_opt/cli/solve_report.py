@@ -16,6 +16,7 @@ from nest_opt.cli.stage_table import (
     degree_facts,
     facts,
     layers_text,
+    shape_text,
     speed_facts,
     stage_table,
 )
@@ -141,13 +142,12 @@ def infeasible_report(
     if why.stage is None or why.case is None:
         yield _conflict(why, fewest)
         return
-    stage, case, k = why.stage, why.case, why.case.configuration
+    stage, case = why.stage, why.case
     yield Text.assemble(("infeasible: ", "bold red"), (shortage_text(why), "bold"))
-    sp = "on" if k.sp else "off"
+    shape = shape_text(case.microbatch, why.configurations, case.replicas)
     yield facts(
         {
-            "closest": f"microbatch {case.microbatch}, tp {k.tp}, cp {k.cp}, ep {k.ep}, sp {sp}, "
-            f"dp {case.replicas}, pp {why.stages}: no plan of the aligned family needs less",
+            "closest": f"{shape}: no plan of the aligned family needs less",
             "stage": f"{why.stage_number}: {layers_text(why.layers)} "
             f"({count_text(len(why.layers), 'layer')}), recompute {stage.recompute}",
         }

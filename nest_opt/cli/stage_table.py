@@ -12,6 +12,7 @@ from nest_opt.cli.value import utilisation
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
+from nest_opt.problem import Configuration
 
 # Equal widths line up grids that follow each other.
 LABEL_WIDTH = 9
@@ -71,11 +72,16 @@ def speed_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
 
 def degrees_text(plan: Plan) -> str:
     """Return the degrees of a plan in one line."""
-    tp = _by_stage([str(k.tp) for k in plan.configurations])
-    sp = _by_stage(["on" if k.sp else "off" for k in plan.configurations])
+    return shape_text(plan.microbatch, plan.configurations, plan.dp)
+
+
+def shape_text(microbatch: int, stages: Sequence[Configuration], replicas: int) -> str:
+    """Return degrees in one line: b, the configuration of each stage, d."""
+    tp = _by_stage([str(k.tp) for k in stages])
+    sp = _by_stage(["on" if k.sp else "off" for k in stages])
     return (
-        f"microbatch {plan.microbatch}, tp {tp}, cp {plan.cp}, ep {plan.ep}, sp {sp}, "
-        f"dp {plan.dp}, pp {len(plan.stages)}"
+        f"microbatch {microbatch}, tp {tp}, cp {stages[0].cp}, ep {stages[0].ep}, sp {sp}, "
+        f"dp {replicas}, pp {len(stages)}"
     )
 
 

@@ -40,9 +40,19 @@ def free_is_skipped(problem: "Problem") -> str | None:
     help="Also give the plan's gap to the optimum of the aligned and of the free family.",
 )
 @time_limit_option
+@click.option(
+    "--simulate",
+    "with_simulation",
+    is_flag=True,
+    help="Also run the plan as a 1F1B pipeline, event by event.",
+)
 @json_option
 def verify_command(
-    plan_path: Path, with_exact: bool, time_limit_s: Fraction | None, as_json: bool
+    plan_path: Path,
+    with_exact: bool,
+    time_limit_s: Fraction | None,
+    with_simulation: bool,
+    as_json: bool,
 ) -> int:
     """Evaluate and check a plan file, and explain its cost and memory term by term."""
     from nest_opt import api
@@ -58,13 +68,17 @@ def verify_command(
     if with_exact and not result.violations:
         optima = _optima(result, None if time_limit_s is None else float(time_limit_s))
     if as_json:
-        _print_json(result, optima, with_exact)
+        _print_json(result, optima, with_exact, with_simulation)
     else:
         from nest_opt.cli.console import print_report
         from nest_opt.cli.exact_report import optimum_report
         from nest_opt.cli.verify_report import verify_report
 
         print_report(*verify_report(result))
+        if with_simulation:
+            from nest_opt.cli.simulation import simulated, simulation_report
+
+            print_report(*simulation_report(simulated(result)))
         if with_exact:
             print_report(*optimum_report(result, optima, free_is_skipped(result.plan.problem)))
     return EXIT_NO if result.violations else 0
@@ -88,7 +102,12 @@ def _optima(result: "VerifyResult", time_limit_s: float | None) -> "list[ExactRe
     return [aligned, free]
 
 
-def _print_json(result: "VerifyResult", optima: "list[ExactResult]", with_exact: bool) -> None:
+def _print_json(
+    result: "VerifyResult",
+    optima: "list[ExactResult]",
+    with_exact: bool,
+    with_simulation: bool,
+) -> None:
     from nest_opt.cli.json_exact import optimum_json
     from nest_opt.cli.json_output import print_json, verify_json
 
@@ -97,4 +116,8 @@ def _print_json(result: "VerifyResult", optima: "list[ExactResult]", with_exact:
         found = {optimum.family: optimum for optimum in optima}
         data["exact"] = optimum_json(result, found.get("aligned"))
         data["exact_free"] = optimum_json(result, found.get("free"))
+    if with_simulation:
+        from nest_opt.cli.simulation import simulated, simulation_json
+
+        data["simulation"] = simulation_json(simulated(result))
     print_json(data)

@@ -267,7 +267,7 @@ class DefaultSource:
         for pair, degrees in self._table.replicas.items():
             if not self._restriction.allows_pair(*pair):
                 continue
-            if self._every_map_allowed:
+            if self.every_map_allowed:
                 degrees = self._fewest_replicas(pair)
             for replicas in filter(self._restriction.allows_replicas, degrees):
                 rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
@@ -286,7 +286,7 @@ class DefaultSource:
         return tuple(sorted({1, *limited}))
 
     @property
-    def _every_map_allowed(self) -> bool:
+    def every_map_allowed(self) -> bool:
         """Whether there is a legal device map for all degrees that the devices suffice for.
 
         Where dp is limited the fewest replicas cannot stand for more, so that
@@ -301,7 +301,7 @@ class DefaultSource:
         """Whether some legal device map with S stages exists, memory aside."""
         if not self.allows_stages(stages):
             return False
-        if self._every_map_allowed:
+        if self.every_map_allowed:
             return True
         matrices = self.matrices((case.microbatch, case.configuration))
         vectors = self.vectors(case.configuration)

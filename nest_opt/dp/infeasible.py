@@ -16,6 +16,7 @@ from nest_opt.dp.chain import (
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
 from nest_opt.plan.placement import Cell, DeviceMap, MapOrder
+from nest_opt.problem import Configuration
 from nest_opt.problem.profile import RECOMPUTE_MODES
 
 
@@ -45,6 +46,7 @@ class Diagnosis:
     heaviest: StageEvaluation | None = None
     memory_bytes: int | None = None
     devices: int | None = None
+    configurations: tuple[Configuration, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,15 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     if closest is None:
         return Diagnosis(devices=devices)
     stage, heaviest = _heaviest(costs, source, closest)
-    share = costs.problem.cluster.device_kind.usable_share
-    memory = -(-closest.need_bytes * share.as_integer_ratio()[1] // share.as_integer_ratio()[0])
-    return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices)
+    memory = least_memory_bytes(costs, closest.need_bytes)
+    configurations = (closest.case.configuration,) * closest.stages
+    return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices, configurations)
+
+
+def least_memory_bytes(costs: Costs, need_bytes: int) -> int:
+    """Return the least memory of a device of which so many bytes are usable."""
+    parts, of = costs.problem.cluster.device_kind.usable_share.as_integer_ratio()
+    return -(-need_bytes * of // parts)
 
 
 def _needs(source: CellSource, case: MemoryCase) -> Iterator[int]:

@@ -11,13 +11,15 @@ backward time before them than that of X = 0 there must be: N = max(Y, N after
 - backward of the stage), and max X = max(0, N of all stages).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.problem import Configuration
 
@@ -67,11 +69,15 @@ class _Label:
 
 @dataclass
 class _Position:
-    """Least sums by state and first layer, and what is not sure to keep the limit on X."""
+    """Least sums by state and first layer, and what is not sure to keep the limit on X.
+
+    Sums above `most` are of no use.
+    """
 
     sums: Array
+    most: Array
     costs: list[Array] = field(default_factory=list)
-    labels: dict[tuple[int, int], list[_Label]] = field(default_factory=dict)
+    labels: dict[int, dict[int, list[_Label]]] = field(default_factory=lambda: defaultdict(dict))
     met: dict[tuple[int, int], _Label] = field(default_factory=dict)
 
 
@@ -122,9 +128,9 @@ class StagedChain:
         *,
         hidden: bool,
     ) -> None:
-        self._layers = layers
-        self._steps = steps
-        self._states = states
+        self.layers = layers
+        self.steps: Sequence[Sequence[Step]] = steps
+        self.states = states
         every = [step for at in steps for step in at]
         self._has_sync = any(step.sync is not None for step in every)
         self._hidden = hidden and self._has_sync
@@ -136,8 +142,59 @@ class StagedChain:
         else:
             self._least_before = self._most_before = none
 
+        # The most that sum F may be, and by position, state and first layer the
+        # least that stages before add to it.
+        self._budget = UNLIMITED
+        self._ahead: list[Array] | None = None
+
+    def tighten(self, weights: ObjectiveWeights, limit: int) -> bool:
+        """Leave out what no plan within a limit has; return whether any may be left.
+
+        Each of sum F, max F and max Z is at least its least, so that the
+        limit leaves a most for each of the others.
+        """
+        slowest = self.least_max_time(UNLIMITED)
+        total = self._pass(lambda step: step.time, np.add)
+        sync = self.least_max_sync(UNLIMITED) if weights.sync else 0
+        if slowest >= INFINITE:
+            return False
+        rest = limit - weights.sum_weight * total - weights.max_weight * slowest - sync
+        if rest < 0:
+            return False
+        if weights.max_weight:
+            most = min(slowest + rest // weights.max_weight, UNLIMITED)
+            self.steps = [
+                [
+                    replace(step, time=np.where(step.time <= most, step.time, INFINITE))
+                    for step in steps
+                ]
+                for steps in self.steps
+            ]
+        if self._hidden:
+            self._budget = min(total + rest, UNLIMITED)
+            self._ahead = self._least_ahead()
+        return True
+
+    def _least_ahead(self) -> list[Array]:
+        """Return, after each position, the least sum F of the stages before by state and layer."""
+        values = np.full((self.states[-1], self.layers + 1), INFINITE)
+        values[:, 0] = 0
+        found = [values]
+        for steps, count in zip(reversed(self.steps), self.states[-2::-1], strict=True):
+            new = np.full((count, self.layers + 1), INFINITE)
+            for step in steps:
+                rows = np.stack([values[list(targets)].min(axis=0) for _, targets in step.moves])
+                # From the first layer on: the same as from the last, mirrored.
+                added = extend(step.time[::-1, ::-1].T, rows[:, ::-1], np.add)[:, ::-1]
+                for row, (sources, _) in zip(added, step.moves, strict=True):
+                    for source in sources:
+                        np.minimum(new[source], row, out=new[source])
+            found.append(new)
+            values = new
+        return found[-2::-1]
+
     def _start(self) -> Array:
-        return np.tile(suffix_start(self._layers), (self._states[0], 1))
+        return np.tile(suffix_start(self.layers), (self.states[0], 1))
 
     def _pass(
         self,
@@ -150,8 +207,8 @@ class StagedChain:
         values = self._start()
         if needs:
             values = np.where(values < INFINITE, -INFINITE, INFINITE)
-        for steps, count in zip(self._steps, self._states[1:], strict=True):
-            new = np.full((count, self._layers + 1), INFINITE, np.int64)
+        for steps, count in zip(self.steps, self.states[1:], strict=True):
+            new = np.full((count, self.layers + 1), INFINITE, np.int64)
             for step in steps:
                 suffixes, matrix = _before(step, values), cost(step)
                 if needs:
@@ -200,9 +257,11 @@ class StagedChain:
         least backward time before them, and cannot keep it if they do not
         with the most. What lies between is labelled with its need.
         """
-        positions = [_Position(self._start())]
-        for steps, count in zip(self._steps, self._states[1:], strict=True):
-            last, new = positions[-1], _Position(np.full((count, self._layers + 1), INFINITE))
+        positions = [_Position(self._start(), self._start())]
+        for place, (steps, count) in enumerate(zip(self.steps, self.states[1:], strict=True)):
+            none = np.full((count, self.layers + 1), INFINITE)
+            most = none if self._ahead is None else self._budget - self._ahead[place]
+            last, new = positions[-1], _Position(none, most)
             for step in steps:
                 sure = self._reached(step, most_time, most_sync, self._least_before)
                 cost = np.where(sure, step.time, INFINITE)
@@ -211,6 +270,7 @@ class StagedChain:
                 if self._hidden and most_sync < UNLIMITED:
                     possible = self._reached(step, most_time, most_sync, self._most_before)
                     self._label(step, possible & ~sure, possible, most_sync, last, new)
+            new.sums[new.sums > most] = INFINITE
             _prune(new)
             positions.append(new)
         ends = positions[-1].sums[:, 0]
@@ -224,39 +284,46 @@ class StagedChain:
         last: _Position, new: _Position,
     ) -> None:  # fmt: skip
         """Add what a step makes of labels, and of sums over stages that are not sure."""
-        assert step.sync is not None or not unsure.any()
-        for low, high in np.argwhere(unsure).tolist():
-            for sources, targets in step.moves:
-                state = min(sources, key=lambda source: int(last.sums[source, high]))
-                total = int(last.sums[state, high])
-                if total < INFINITE:
-                    assert step.sync is not None
-                    made = _Label(
-                        total + int(step.time[low, high]), int(step.sync[low, high]),
-                        step, low, high, state, None,
-                    )  # fmt: skip
-                    self._add(made, targets, most_sync, new)
         for sources, targets in step.moves:
-            for (state, high), labels in last.labels.items():
-                if state not in sources:
-                    continue
-                for low in np.flatnonzero(possible[:, high]).tolist():
-                    own = 0 if step.sync is None else int(step.sync[low, high])
-                    hidden = int(step.backward[high] - step.backward[low])
+            most = new.most[list(targets)].max(axis=0)[:, None]
+            before = last.sums[list(sources)]
+            total = before.min(axis=0)
+            if step.sync is not None:
+                useful = unsure & (step.time + total <= most)
+                for low, high in np.argwhere(useful).tolist():
+                    self._add(
+                        _Label(
+                            int(total[high] + step.time[low, high]), int(step.sync[low, high]),
+                            step, low, high, sources[int(before[:, high].argmin())], None,
+                        ), targets, most_sync, new,
+                    )  # fmt: skip
+            for state in sources:
+                for high, labels in last.labels[state].items():
+                    hidden = step.backward[high] - step.backward
                     for label in labels:
-                        made = _Label(
-                            label.total + int(step.time[low, high]),
-                            max(own, label.need - hidden), step, low, high, state, label,
-                        )  # fmt: skip
-                        self._add(made, targets, most_sync, new)
+                        useful = possible[:, high] & (
+                            label.total + step.time[:, high] <= most[:, 0]
+                        )
+                        for low in np.flatnonzero(useful).tolist():
+                            own = 0 if step.sync is None else int(step.sync[low, high])
+                            self._add(
+                                _Label(
+                                    label.total + int(step.time[low, high]),
+                                    max(own, label.need - int(hidden[low])),
+                                    step, low, high, state, label,
+                                ), targets, most_sync, new,
+                            )  # fmt: skip
 
     def _add(self, made: _Label, targets: tuple[int, ...], most_sync: int, new: _Position) -> None:
         low = made.low
         if made.need > most_sync + int(self._most_before[low]):
             return
+        sure = made.need <= most_sync + int(self._least_before[low])
         for target in targets:
-            if made.need > most_sync + int(self._least_before[low]):
-                new.labels.setdefault((target, low), []).append(made)
+            if made.total > new.most[target, low]:
+                continue
+            if not sure:
+                new.labels[target].setdefault(low, []).append(made)
             elif made.total < new.sums[target, low]:
                 new.sums[target, low] = made.total
                 new.met[target, low] = made
@@ -283,7 +350,7 @@ class StagedChain:
         self, place: int, here: _Position, after: _Position, state: int, low: int
     ) -> tuple[Step, int, int]:
         """Return (step, state before it, end of its stage) of a least sum."""
-        for step, cost in zip(self._steps[place - 1], here.costs, strict=True):
+        for step, cost in zip(self.steps[place - 1], here.costs, strict=True):
             for sources, targets in step.moves:
                 if state in targets:
                     for source in sources:
@@ -317,10 +384,13 @@ def _offer(step: Step, found: Array, new: Array) -> None:
 
 def _prune(position: _Position) -> None:
     """Drop labels for which another one, or a sum that is sure, is as good in all."""
-    for (state, low), labels in position.labels.items():
-        labels.sort(key=lambda label: (label.total, label.need))
-        kept: list[_Label] = []
-        for label in labels:
-            if label.total < position.sums[state, low] and (not kept or label.need < kept[-1].need):
-                kept.append(label)
-        position.labels[state, low] = kept
+    for state, by_layer in position.labels.items():
+        for low, labels in by_layer.items():
+            labels.sort(key=lambda label: (label.total, label.need))
+            kept: list[_Label] = []
+            for label in labels:
+                if label.total < position.sums[state, low] and (
+                    not kept or label.need < kept[-1].need
+                ):
+                    kept.append(label)
+            by_layer[low] = kept

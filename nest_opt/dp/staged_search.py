@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 
 from nest_opt.dp.search import NO_LIMIT, SearchResult, Status
-from nest_opt.dp.staged_source import StagedCell, StagedGroup, StagedSource
+from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource
 from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.placement import Placement
 
@@ -80,27 +80,28 @@ def _search_group(source: StagedSource, group: StagedGroup, best: _Best) -> None
     best.solved += 1
 
 
-def _solve(source: StagedSource, cell: StagedCell, best: _Best) -> None:
+def _solve(source: StagedSource, cell: ClassCell, best: _Best) -> None:
     """Take the best plan of a cell if it beats the best so far.
 
     Constraints on device maps depend on the sizes of all blocks. Where the
     plan found breaks one, sizes are fixed from the first stage on.
     """
     chain = source.chain(cell)
-    if chain is None:
+    weights = source.weights(cell.group)
+    if chain is None or not chain.tighten(weights, best.value_ps - 1):
         return
-    found = least_value(chain, source.weights(cell.group), best.value_ps - 1)
+    found = least_value(chain, weights, best.value_ps - 1)
     if found.value is None:
         return
     _, path = chain.least_sum_time(*min(found.thresholds))
     if source.allows_path(cell, [step.configuration for step, _, _ in path]):
         best.value_ps, best.placement = found.value, source.placement(cell, path)
         return
-    for part in _by_first_size(cell):
+    for part in by_first_size(cell):
         _solve(source, part, best)
 
 
-def _by_first_size(cell: StagedCell) -> Iterator[StagedCell]:
+def by_first_size(cell: ClassCell) -> Iterator[ClassCell]:
     """Yield cells with one size for the first stage that has several; nothing if none has."""
     for stage, allowed in enumerate(cell.allowed):
         sizes = sorted({k.block_size for k in allowed})

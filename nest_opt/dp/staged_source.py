@@ -18,10 +18,10 @@ import numpy as np
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
-from nest_opt.dp.chain import INFINITE, Array, suffix_start
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.levels import NO_HOP, LevelSet
-from nest_opt.dp.matrices import Held
+from nest_opt.dp.matrices import Held, with_held
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.staged_chain import StagedChain, StagePath, Step, extend
 from nest_opt.plan.evaluate import Costs
@@ -57,6 +57,11 @@ class StageClass:
         """The smallest block."""
         return min(k.block_size for k in self.configurations)
 
+    @property
+    def most(self) -> int:
+        """The largest block."""
+        return max(k.block_size for k in self.configurations)
+
 
 @dataclass(frozen=True)
 class StagedGroup:
@@ -70,7 +75,7 @@ class StagedGroup:
 
 
 @dataclass(frozen=True)
-class StagedCell:
+class ClassCell:
     """What the dynamic program of one device map is about.
 
     Attributes
@@ -92,8 +97,8 @@ class StagedCell:
     allowed: tuple[tuple[Configuration, ...], ...]
 
 
-# Devices used so far, and the configurations of the front stage and the one to come.
-_State: TypeAlias = tuple[int, Configuration | None, Configuration | None]
+# Devices used so far, and tp of the front stage and of the one to come; 0 for none.
+_State: TypeAlias = tuple[int, int, int]
 
 
 class StagedSource:
@@ -108,6 +113,7 @@ class StagedSource:
         self._modulus = (1, *self._group_sizes)[-2]
         self._devices = costs.problem.cluster.device_count
         self._level_sets: dict[tuple[object, ...], LevelSet] = {}
+        self._times: dict[StageClass, Array] = {}
         self._relaxed: dict[tuple[StageClass, int], _Relaxed] = {}
 
     @cached_property
@@ -161,14 +167,16 @@ class StagedSource:
 
     def _layer_times(self, of: StageClass) -> Array:
         """Return the least F of each layer alone, one row for each configuration."""
-        return np.stack(
-            [
-                self._uniform.matrices((of.microbatch, k)).plain_layer_times(
-                    self._uniform.least_levels(k)[:3]
-                )
-                for k in of.configurations
-            ]
-        )
+        if of not in self._times:
+            self._times[of] = np.stack(
+                [
+                    self._uniform.matrices((of.microbatch, k)).plain_layer_times(
+                        self._uniform.least_levels(k)[:3]
+                    )
+                    for k in of.configurations
+                ]
+            )
+        return self._times[of]
 
     def _closed_bound(self, group: StagedGroup) -> int:
         """Return a bound from layers alone: stages are at most S, devices at most K / d.
@@ -213,7 +221,8 @@ class StagedSource:
         weights = objective_weights(self._problem.job.objective, 2, group.rounds)
         layers = int(self._layer_times(group.stage_class).min(axis=0).sum())
         rest = limit - weights.sum_weight * layers
-        return min(limit, rest // weights.max_weight if weights.max_weight else limit)
+        most = rest // weights.max_weight if weights.max_weight else limit
+        return min(limit, most, UNLIMITED)
 
     def _least_sync(self, group: StagedGroup) -> int:
         """Return a lower bound on max X or max Y: that of the first, or the largest, layer."""
@@ -229,22 +238,31 @@ class StagedSource:
 
     # Cells
 
-    def cells(self, group: StagedGroup, limit: int) -> list[tuple[int, StagedCell]]:
+    def cells(self, group: StagedGroup, limit: int) -> list[tuple[int, ClassCell]]:
         """Return the cells of a group that may hold a plan within a limit, by their bounds."""
         bounds = self.unit_bounds(group, limit)
         if not bounds:
             return []
+        found = [
+            (bound, cell) for unit, bound in bounds.items() for cell in self.rows_of(group, unit)
+        ]
+        found += [(min(bounds.values()), cell) for cell in self.columns_of(group)]
+        return sorted(found, key=lambda entry: entry[0])
+
+    def rows_of(self, group: StagedGroup, unit: int) -> Iterator[ClassCell]:
+        """Yield the `pp-inner` cells of a group with so many devices in a replica."""
+        every = (group.stage_class.configurations,) * group.stages
+        for pitch in replica_pitches(
+            self._group_sizes, self._devices, unit, group.replicas, self._problem.search
+        ):
+            # As far as constraints look, a replica is one block.
+            row = DeviceMap(unit, group.replicas, 1, "pp-inner", pitch)
+            if self._restriction.allows_map(row):
+                yield ClassCell(group, "pp-inner", pitch, unit, every)
+
+    def columns_of(self, group: StagedGroup) -> Iterator[ClassCell]:
+        """Yield the `dp-inner` cells of a group."""
         of = group.stage_class
-        every = (of.configurations,) * group.stages
-        found = []
-        for unit, bound in bounds.items():
-            for pitch in replica_pitches(
-                self._group_sizes, self._devices, unit, group.replicas, self._problem.search
-            ):
-                # As far as constraints look, a replica is one block.
-                row = DeviceMap(unit, group.replicas, 1, "pp-inner", pitch)
-                if self._restriction.allows_map(row):
-                    found.append((bound, StagedCell(group, "pp-inner", pitch, unit, every)))
         for pitch, widest in stage_pitches(
             self._group_sizes, self._devices, of.sizes, group.replicas, group.stages,
             self._problem.search,
@@ -255,9 +273,7 @@ class StagedSource:
                 for stage in range(group.stages)
             )
             if all(allowed):
-                cell = StagedCell(group, "dp-inner", pitch, 0, allowed)
-                found.append((min(bounds.values()), cell))
-        return sorted(found, key=lambda entry: entry[0])
+                yield ClassCell(group, "dp-inner", pitch, 0, allowed)
 
     def _allows_row(self, group: StagedGroup, pitch: int, stage: int, size: int) -> bool:
         """Whether the constraints on device maps allow a stage of `dp-inner` by itself."""
@@ -269,7 +285,7 @@ class StagedSource:
         )
         return self._restriction.allows_map(ListedMap((row,)))
 
-    def allows_path(self, cell: StagedCell, configurations: Sequence[Configuration]) -> bool:
+    def allows_path(self, cell: ClassCell, configurations: Sequence[Configuration]) -> bool:
         """Whether the constraints on device maps allow a cell's map with these stages."""
         if not self._restriction.device_maps or cell.order == "pp-inner":
             return True
@@ -278,31 +294,42 @@ class StagedSource:
             uneven_map(sizes, cell.group.replicas, cell.order, cell.pitch)
         )
 
-    def chain(self, cell: StagedCell) -> StagedChain | None:
-        """Return the dynamic program of a cell, None where stages cannot be so placed."""
-        group, objective = cell.group, self._problem.job.objective
+    def chain(self, cell: ClassCell, *, memory: bool = False) -> StagedChain | None:
+        """Return the dynamic program of a cell, None where stages cannot be so placed.
+
+        With `memory`, bytes stand in the place of times, and there is no sync.
+        """
+        group = cell.group
         held = self._uniform.held(group.stages)
         left = self._sums(cell)
-        states: dict[_State, int] = {(0, None, k): n for n, k in enumerate(cell.allowed[-1])}
+        streams = group.stage_class.configurations[0].cp * group.stage_class.configurations[0].ep
+        # sp does not move devices, so states know of neighbours' tp alone.
+        alike = [_by_tp(allowed) for allowed in cell.allowed]
+        states: dict[_State, int] = {(0, 0, tp): n for n, tp in enumerate(alike[-1])}
         counts, steps = [len(states)], []
         for stage in reversed(range(group.stages)):
             flight = in_flight_1f1b(stage, group.stages, group.rounds)
             after: dict[_State, int] = {}
             costs: dict[tuple[Configuration, LevelSet, LevelSet], dict[int, list[int]]] = {}
-            for (used, behind, here), number in states.items():
-                assert here is not None
-                total = used + here.block_size if cell.unit else 0
+            for (used, behind, tp), number in states.items():
+                total = used + tp * streams if cell.unit else 0
                 if cell.unit and cell.unit - total not in left[stage]:
                     continue
-                sync = self._sync_set(cell, stage, total, here)
-                for before in self._before(cell, stage, here):
-                    levels = self._stage_set(cell, stage, total, before, here, behind)
-                    target = after.setdefault((total, here, before), len(after))
-                    moves = costs.setdefault((here, levels, sync), {})
-                    moves.setdefault(target, []).append(number)
+                first = self._first(cell, stage, total)
+                sync = self._sync_set(cell, first, alike[stage][tp][0])
+                for before in [0] if stage == 0 else alike[stage - 1]:
+                    if max(before, tp) % max(1, min(before, tp)):
+                        continue
+                    levels = self._stage_set(
+                        cell, first, alike[stage][tp][0], before * streams, behind * streams
+                    )
+                    target = after.setdefault((total, tp, before), len(after))
+                    for here in alike[stage][tp]:
+                        moves = costs.setdefault((here, levels, sync), {})
+                        moves.setdefault(target, []).append(number)
             steps.append(
                 [
-                    self._step(cell, here, levels, sync, flight, held[stage], moves, objective)
+                    self._step(cell, here, levels, sync, flight, held[stage], moves, memory)
                     for (here, levels, sync), moves in costs.items()
                 ]
             )
@@ -310,20 +337,11 @@ class StagedSource:
                 return None
             states = after
             counts.append(len(states))
-        hidden = objective == "fill-drain"
+        hidden = self._problem.job.objective == "fill-drain"
         return StagedChain(self._table.layer_count, steps, counts, hidden=hidden)
 
     @staticmethod
-    def _before(
-        cell: StagedCell, stage: int, here: Configuration
-    ) -> Sequence[Configuration | None]:
-        """Return what the stage before one may have: of two tps one divides the other."""
-        if stage == 0:
-            return [None]
-        return [k for k in cell.allowed[stage - 1] if max(k.tp, here.tp) % min(k.tp, here.tp) == 0]
-
-    @staticmethod
-    def _sums(cell: StagedCell) -> list[set[int]]:
+    def _sums(cell: ClassCell) -> list[set[int]]:
         """Return, for each number of stages, how many devices the first ones can use."""
         sums = [{0}]
         for allowed in cell.allowed:
@@ -332,64 +350,119 @@ class StagedSource:
         return sums
 
     def _step(
-        self, cell: StagedCell, here: Configuration, levels: LevelSet, sync: LevelSet,
-        flight: int, held: Held, moves: dict[int, list[int]], objective: str,
+        self, cell: ClassCell, here: Configuration, levels: LevelSet, sync: LevelSet,
+        flight: int, held: Held, moves: dict[int, list[int]], memory: bool,
     ) -> Step:  # fmt: skip
         matrices = self._uniform.matrices((cell.group.stage_class.microbatch, here))
         replicas = cell.group.replicas
         together: dict[tuple[int, ...], list[int]] = {}
         for target, sources in moves.items():
             together.setdefault(tuple(sources), []).append(target)
-        shared = objective != "bottleneck" and matrices.has_sync(replicas)
+        shared = self._problem.job.objective != "bottleneck" and matrices.has_sync(replicas)
+        if memory:
+            time = with_held(matrices.memory(flight), held)
+            if any(map(matrices.is_forbidden, levels)):
+                time = np.full_like(time, INFINITE)
+        else:
+            time = matrices.stage_time(levels, flight, held)
         return Step(
             here,
-            matrices.stage_time(levels, flight, held),
-            matrices.sync(replicas, sync) if shared else None,
+            time,
+            matrices.sync(replicas, sync) if shared and not memory else None,
             matrices.backward_prefix,
             tuple((sources, tuple(targets)) for sources, targets in together.items()),
         )
 
     def _stage_set(
-        self, cell: StagedCell, stage: int, total: int,
-        before: Configuration | None, here: Configuration, behind: Configuration | None,
-    ) -> LevelSet:  # fmt: skip
-        """Return the maximal levels of a stage; levels repeat with the largest proper group."""
-        first = self._first(cell, stage, total)
-        key = (cell.order, cell.pitch, cell.group.replicas, first, before, here, behind)
+        self, cell: ClassCell, first: int, here: Configuration, before: int, behind: int
+    ) -> LevelSet:
+        """Return the maximal levels of a stage, between blocks of so many devices (0: none).
+
+        `first` is the place of its first replica; levels repeat with the
+        largest proper group.
+        """
+        number, pitch, tp = cell.group.replicas, cell.pitch, here.tp
+        key = (cell.order, pitch, number, first, before, behind, tp, here.cp, here.ep)
         if key not in self._level_sets:
-            a, b = here.block_size, before.block_size if before else 0
-            c = behind.block_size if behind else 0
-            number, pitch = cell.group.replicas, cell.pitch
+            size = here.block_size
             if cell.order == "pp-inner":
                 period = self._modulus // gcd(pitch, self._modulus)
                 start = first + np.arange(min(number, period), dtype=np.int64) * pitch
-                ahead, last = start - b, start + a + c - 1
+                ahead, last = start - before, start + size + behind - 1
             else:
                 replica = np.arange(number, dtype=np.int64)
-                start = first + replica * a
-                ahead, last = first - pitch + replica * b, first + pitch + (replica + 1) * c - 1
+                start = first + replica * size
+                ahead = first - pitch + replica * before
+                last = first + pitch + (replica + 1) * behind - 1
             self._level_sets[key] = self._uniform.vectors(here).stage_set(
                 start, ahead if before else None, last if behind else None
             )
         return self._level_sets[key]
 
-    def _first(self, cell: StagedCell, stage: int, total: int) -> int:
+    def _first(self, cell: ClassCell, stage: int, total: int) -> int:
         """Return where a stage starts in replica 0, up to whole largest proper groups."""
         first = cell.unit - total if cell.order == "pp-inner" else stage * cell.pitch
         return first % self._modulus
 
-    def _sync_set(self, cell: StagedCell, stage: int, total: int, here: Configuration) -> LevelSet:
-        first, step = self._first(cell, stage, total), cell.pitch
-        if cell.order == "dp-inner":
-            step = here.block_size
-        key = ("sync", first, (cell.group.replicas - 1) * step, here)
+    def _sync_set(self, cell: ClassCell, first: int, here: Configuration) -> LevelSet:
+        """Return the maximal levels of a stage's copies."""
+        step = cell.pitch if cell.order == "pp-inner" else here.block_size
+        last = first + (cell.group.replicas - 1) * step
+        key = (first, last, here.tp, here.cp, here.ep)
         if key not in self._level_sets:
-            self._level_sets[key] = self._uniform.vectors(here).sync_set(
-                first, first + (cell.group.replicas - 1) * step
-            )
+            self._level_sets[key] = self._uniform.vectors(here).sync_set(first, last)
         return self._level_sets[key]
 
-    def placement(self, cell: StagedCell, path: StagePath) -> Placement:
+    # What a diagnosis asks
+
+    @property
+    def layers(self) -> int:
+        """n, the number of layers."""
+        return self._table.layer_count
+
+    @property
+    def numbers_matter(self) -> bool:
+        """Whether layers are pinned to stages."""
+        return self._uniform.numbers_matter
+
+    @property
+    def any_map_will_do(self) -> bool:
+        """Whether there is a legal device map wherever the devices suffice."""
+        return self._uniform.every_map_allowed
+
+    @property
+    def replicas_in_a_row(self) -> bool:
+        """Whether `pp-inner` is allowed."""
+        return "pp-inner" in self._problem.search.order
+
+    def allows_stages(self, stages: int) -> bool:
+        """Whether search space and constraints allow a number of stages."""
+        return self._uniform.allows_stages(stages)
+
+    def memory_groups(self) -> Iterator[StagedGroup]:
+        """Yield classes with each d that memory cases have, for any number of stages."""
+        cases = list(self._uniform.memory_cases())
+        for of in self.classes:
+            rounds = {
+                case.replicas: case.rounds
+                for case in cases
+                if case.microbatch == of.microbatch and case.configuration in of.configurations
+            }
+            for replicas in sorted(rounds):
+                yield StagedGroup(0, of, replicas, 0, rounds[replicas])
+
+    def memory(
+        self, microbatch: int, configuration: Configuration, in_flight: int,
+        stages: int | None, count: int,
+    ) -> Array:  # fmt: skip
+        """Return the least bytes of every interval as the stage `count` from the end.
+
+        Layers pinned to it are heeded if the number of stages is known.
+        """
+        used = self._uniform.matrices((microbatch, configuration)).memory(in_flight)
+        return used if stages is None else with_held(used, self._uniform.held(stages)[-count])
+
+    def placement(self, cell: ClassCell, path: StagePath) -> Placement:
         """Return the placement of stages in a cell."""
         group = cell.group
         modes = tuple(
@@ -407,6 +480,19 @@ class StagedSource:
             tuple(high for _, _, high in path),
             modes,
         )
+
+
+def _by_tp(configurations: Sequence[Configuration]) -> dict[int, list[Configuration]]:
+    """Return configurations by their tp."""
+    found: dict[int, list[Configuration]] = defaultdict(list)
+    for k in configurations:
+        found[k.tp].append(k)
+    return found
+
+
+def may_neighbour(first: Configuration, second: Configuration) -> bool:
+    """Whether of the tps of two stages one divides the other."""
+    return max(first.tp, second.tp) % min(first.tp, second.tp) == 0
 
 
 class _Relaxed:

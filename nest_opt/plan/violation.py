@@ -10,7 +10,7 @@ class Violation:
     Attributes
     ----------
     rule
-        The constraint family: `memory`, `devices`, `batch`, or a constraint's type.
+        The constraint family: `memory`, `devices`, `batch`, `degrees`, or a constraint's type.
     found, allowed
         The item with its number, and the limit.
     remedy

@@ -52,6 +52,11 @@ class Problem(Frozen):
                         "model.layers"
                     )
             self._require(constraint, place)
+        if self.search.per_stage and self.job.cost_model == "artifact":
+            raise ValueError(
+                f"search.per_stage: found {', '.join(self.search.per_stage)} with cost_model "
+                "artifact, which knows one tp and one sp for all stages: remove one of the two"
+            )
         return self
 
     def _require(self, constraint: Constraint, place: str) -> None:

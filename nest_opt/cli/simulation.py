@@ -1,0 +1,137 @@
+"""What `verify --simulate` adds: the plan run under 1F1B, beside the objective's formula."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nest_opt.api import VerifyResult
+from nest_opt.cli.json_output import Object, time_json
+from nest_opt.cli.stage_table import facts
+from nest_opt.cli.units import count_text, exact_seconds_text, time_text
+from nest_opt.cli.value import FORMULAS
+from nest_opt.plan.evaluate import Costs, Evaluation
+from nest_opt.simulate import Event, Simulation, peak_in_flight
+from nest_opt.simulate.plan import simulate_plan
+
+# The timeline is drawn for as many columns, and microbatches that one character can name.
+_COLUMNS = 64
+_MOST_ROUNDS = 10
+_MOST_STAGES = 16
+
+
+@dataclass(frozen=True)
+class SimulatedPlan:
+    """A plan's evaluation and its simulation."""
+
+    evaluation: Evaluation
+    simulation: Simulation
+
+    @property
+    def difference(self) -> float | None:
+        """(value - simulated) / simulated; None where nothing takes time."""
+        simulated = self.simulation.iteration_ps
+        return (self.evaluation.value_ps - simulated) / simulated if simulated else None
+
+
+def simulated(result: VerifyResult) -> SimulatedPlan | None:
+    """Simulate a plan; None if it could not be evaluated."""
+    if result.evaluation is None:
+        return None
+    costs, placement = Costs(result.plan.problem), result.plan.placement()
+    return SimulatedPlan(result.evaluation, simulate_plan(costs, placement, result.evaluation))
+
+
+def simulation_json(found: SimulatedPlan | None) -> Object | None:
+    """Return the field `simulation`."""
+    if found is None:
+        return None
+    run = found.simulation
+    return {
+        "schedule": run.schedule.name,
+        "hops": "blocking",
+        **time_json("iteration", run.iteration_ps),
+        **time_json("compute", run.compute_ps),
+        "difference": found.difference,
+        "stages": [
+            {
+                "stage": stage,
+                "busy_ps": str(run.busy_ps[stage]),
+                "bubble_ps": str(run.bubble_ps[stage]),
+                "bubble_rate": run.bubble_rate[stage],
+                "sync_end_ps": str(run.sync_end_ps[stage]),
+                "peak_in_flight": peak,
+            }
+            for stage, peak in enumerate(peak_in_flight(run.schedule))
+        ],
+    }
+
+
+def simulation_report(found: SimulatedPlan | None) -> Iterator[RenderableType]:
+    """Yield the parts of the report on a simulation."""
+    yield Text()
+    if found is None:
+        yield Text("not simulated: the plan is not evaluated", style="bold red")
+        return
+    run, evaluation = found.simulation, found.evaluation
+    schedule = run.schedule
+    yield facts(
+        {
+            "simulated": f"{exact_seconds_text(run.iteration_ps)} (1F1B of "
+            f"{count_text(schedule.devices, 'stage')} and {count_text(schedule.rounds, 'round')}, "
+            "event by event)",
+            "formula": f"{exact_seconds_text(evaluation.value_ps)} "
+            f"({evaluation.objective}: {FORMULAS[evaluation.objective]})",
+            "difference": _difference_text(found),
+        }
+    )
+    yield _stage_table(run)
+    if schedule.rounds <= _MOST_ROUNDS and schedule.devices <= _MOST_STAGES and run.compute_ps:
+        yield from _timeline(run)
+
+
+def _difference_text(found: SimulatedPlan) -> str:
+    difference = found.difference
+    if not difference:
+        return "none"
+    more = "longer" if difference > 0 else "shorter"
+    return f"the formula is {abs(difference):.2%} {more} than the simulation"
+
+
+def _stage_table(run: Simulation) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("stage", "busy", "bubble", "bubble rate", "sync ends", "peak in flight"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for stage, peak in enumerate(peak_in_flight(run.schedule)):
+        table.add_row(
+            str(stage),
+            time_text(run.busy_ps[stage]),
+            time_text(run.bubble_ps[stage]),
+            f"{run.bubble_rate[stage]:.1%}",
+            time_text(run.sync_end_ps[stage]),
+            str(peak),
+        )
+    return table
+
+
+def _timeline(run: Simulation) -> Iterator[RenderableType]:
+    """Yield a line per stage: digits are forwards, letters backwards, dots are idle."""
+    for stage, timeline in enumerate(run.timelines):
+        line = ["."] * _COLUMNS
+        for event in timeline:
+            for column in range(_column(event.start_ps, run), _column(event.end_ps, run)):
+                line[column] = _mark(event)
+        yield Text(f"stage {stage:>2}  {''.join(line)}", no_wrap=True)
+    yield Text("digits: forward of a microbatch; letters: backward (a is 0); dots: idle")
+
+
+def _column(time_ps: int, run: Simulation) -> int:
+    """Return the column that a time falls in, rounded half up."""
+    return (2 * time_ps * _COLUMNS + run.compute_ps) // (2 * run.compute_ps)
+
+
+def _mark(event: Event) -> str:
+    return str(event.microbatch) if event.kind == "F" else "abcdefghij"[event.microbatch]
