@@ -47,7 +47,8 @@ def free_problem(seed: int) -> Problem:
 def optimum(seed: int) -> tuple[Values, Values] | None:
     """Return the value of brute force and of the dynamic program, each if there is a plan.
 
-    None if they were not compared. Status, value and bound of the program must be those of brute force.
+    None if they were not compared. Status, value and bound of the program must be those of
+    brute force.
     """
     problem = free_problem(seed)
     try:
