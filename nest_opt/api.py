@@ -104,8 +104,8 @@ class ExactResult:
     start
         What the dynamic program found first; its plan is the first incumbent.
     cells, cells_pruned, cells_solved, nodes
-        Cells of the family, how many of them a closed-form bound settled, how
-        many programs were run, and their branch-and-bound nodes.
+        Cells of the family, how many of them a closed-form bound settled, for
+        how many programs were run, and their branch-and-bound nodes.
     wall_s
         Seconds, those of the dynamic program included.
     """

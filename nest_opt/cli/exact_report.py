@@ -124,5 +124,5 @@ def _start_text(result: ExactResult) -> str:
 def _search_text(result: ExactResult) -> str:
     return (
         f"{count_text(result.cells, 'cell')}, {result.cells_pruned:,} pruned, "
-        f"{count_text(result.cells_solved, 'program')}, {number_text(result.wall_s, 3)} s"
+        f"{result.cells_solved:,} solved, {number_text(result.wall_s, 3)} s"
     )

@@ -206,12 +206,12 @@ class _Search:
             self._progress(self._tally.cells - len(self._queue), self._tally.cells, value)
         bound, _, cell = self._queue[0]
         coefficients = self._source.of(cell)
-        limit = None
+        limit: Limit | None = None
         for relaxed in self._family.programs:
             formulation = self._build(self._narrowed(coefficients), relaxed)
             answer, raw = self._solve(formulation, relaxed)
-            limit = answer.termination.limit or limit
             bound = max(bound, self._proved(formulation, answer))
+            limit = None if bound >= self._threshold() else answer.termination.limit
             if bound >= self._threshold() or limit in ("time", "interrupt"):
                 break
         found = None
@@ -298,7 +298,9 @@ class _Search:
         bound, unit = answer.report.dual_bound, formulation.units.time_ps
         if bound is None:
             return 0
-        return ceil((bound - BOUND_TOLERANCE * max(1.0, abs(bound))) * unit)
+        # Above the threshold nothing is known: such plans were not looked for.
+        claimed = ceil((bound - BOUND_TOLERANCE * max(1.0, abs(bound))) * unit)
+        return min(claimed, self._threshold())
 
     def _result(self, stopped: Limit | None) -> ExactSearch:
         tally, incumbent = self._tally, self._incumbent

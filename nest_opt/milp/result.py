@@ -59,8 +59,8 @@ class ExactSearch:
         the solver can hide a unit. Otherwise its claims hold up to a relative
         tolerance of about 1e-6.
     cells, cells_pruned, cells_solved
-        Cells of the family, how many a closed-form bound settled, and how
-        many programs were run.
+        Cells of the family, how many a closed-form bound settled, and for
+        how many programs were run.
     nodes
         Branch-and-bound nodes of all programs.
     times
