@@ -16,22 +16,15 @@ def check_request(costs: Costs, time_limit_s: float | None, gap: float) -> None:
     Raises
     ------
     ModelError
-        If the problem asks for the artifact's cost model, or lets stages differ.
+        If the problem asks for the artifact's cost model.
     SolverError
         If a limit is out of range.
     """
-    from nest_opt.errors import ModelError
     from nest_opt.milp.coefficients import CoefficientSource
     from nest_opt.milp.driver import SearchLimits
 
     SearchLimits(time_limit_s, None, gap)
     CoefficientSource(costs)
-    free = costs.problem.search.per_stage
-    if free:
-        raise ModelError(
-            f"search.per_stage: found {', '.join(free)}, the integer programs know one tp and one "
-            "sp for all stages: remove it, or use solve"
-        )
 
 
 def exact(
