@@ -382,7 +382,8 @@ def test_a_plan_outside_the_family_may_be_faster(tmp_path: Path) -> None:
     assert about["exact"]["plan_gap"] < 0
     text = run("verify", path, "--exact").stdout
     assert "faster than every plan of the aligned family" in text
-    assert "outside the aligned family: order pp-inner, pitch 2" in text
+    assert "aligned, and the plan is outside it: order pp-inner, pitch 2" in text
+    assert "free, and the plan is a member" in text
 
 
 def test_a_member_below_the_bound_is_a_defect(
