@@ -61,7 +61,7 @@ class CellCoefficients:
     layers, stages
         n and S.
     modes
-        Recomputation modes to choose from, `none` before `full`.
+        Recomputation modes to choose from, the one of least F first.
     levels
         Levels of each stage.
     load, sync
@@ -199,10 +199,14 @@ class CoefficientSource:
             if cell.configuration.degree(group) > 1:
                 forward = _sum(forward, pair.forward_collective_ps[group][level])
                 backward = _sum(backward, pair.backward_collective_ps[group][level])
-        plain = self._layers(tuple(_sum(forward, backward)))
-        repeated = self._layers(tuple(_sum(_sum(forward, backward), forward)))
+        plain = _sum(forward, backward)
+        times: dict[Recompute, list[int]] = {
+            "none": plain,
+            "selective": _sum(plain, pair.repeated_forward_ps),
+            "full": _sum(plain, forward),
+        }
         return LoadTerms(
-            {mode: repeated if mode == "full" else plain for mode in modes},
+            {mode: self._layers(tuple(times[mode])) for mode in modes},
             None if hop_in == NO_HOP else pair.hop_ps[hop_in],
             None if hop_out == NO_HOP else pair.hop_ps[hop_out],
         )
