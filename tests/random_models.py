@@ -208,10 +208,12 @@ def offer_selective(rng: random.Random, model: Mapping[str, Any]) -> None:
             # What full does not bring back was not kept by selective either.
             most = full["stash_bytes"] + full.get("work_bytes", 0)
             none = modes.get("none", {"stash_bytes": most})["stash_bytes"]
-            stash = min(most, rng.randint(full["stash_bytes"], none + rng.choice((0, 0, 0, 10))))
+            middle = (full["stash_bytes"] + none) // 2
+            stash = rng.randint(full["stash_bytes"], rng.choice((middle, middle, none, none + 10)))
+            stash = min(most, stash)
             work = max(0, none - stash) + rng.choice((0, rng.randint(0, 30)))
             if rng.random() >= lacking:
-                share = rng.choice((0, 1, *(rng.random() for _ in range(4))))
+                share = rng.choice((0, 1, *(0.4 * rng.random() for _ in range(4))))
                 repeated = min(profile["forward_s"], round(share * profile["forward_s"], 3))
                 modes["selective"] = {
                     "stash_bytes": stash, "work_bytes": work, "repeated_forward_s": repeated
