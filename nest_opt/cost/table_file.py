@@ -177,15 +177,18 @@ def _refuse_shapes(file: _TableFile) -> None:
             _refuse_falling(f"{place}.{name}", levels)
         for name, row in entry.rows():
             refuse_length(f"{place}.{name}", row, rows, "row")
-        for again, once in zip(entry.repeated_forward_ps, entry.forward_ps, strict=True):
-            if again > once:
-                raise _malformed(
-                    f"{place}.repeated_forward_ps", f"{again} ps", f"at most {once} ps is allowed"
-                )
+        _refuse_repeats(f"{place}.repeated_forward_ps", entry)
         for hops in entry.hop_ps:
             refuse_length(f"{place}.hop_ps", hops, cuts, "cut")
     for number, sync in enumerate(file.sync):
         refuse_length(f"sync.{number}.row_ps", sync.row_ps, rows, "row")
+
+
+def _refuse_repeats(place: str, entry: _PairEntry) -> None:
+    """Refuse parts of a forward pass larger than it: the search takes selective for the cheaper."""
+    for part, whole in zip(entry.repeated_forward_ps, entry.forward_ps, strict=True):
+        if part > whole:
+            raise _malformed(place, f"{part} ps", f"at most {whole} ps (forward_ps) is allowed")
 
 
 def _refuse_falling(place: str, levels: Sequence[Row]) -> None:

@@ -171,9 +171,7 @@ class PairMatrices:
     def _compute_mode_times(self, levels: LevelSet) -> dict[Recompute, Array]:
         """Return F of each interval by mode, memory aside, at a set of levels."""
         members = [self._member_times(member) for member in levels]
-        return {
-            mode: np.maximum.reduce([times[mode] for times in members]) for mode in self.modes
-        }
+        return {mode: np.maximum.reduce([times[mode] for times in members]) for mode in self.modes}
 
     def _member_times(self, member: Levels) -> dict[Recompute, Array]:
         """Return F without recomputation and under each mode, at one tuple of levels."""

@@ -102,9 +102,7 @@ def _rows(weight: Weight, share: Share) -> Fraction:
     return share.sequence_tokens if weight.split == "replicated" else Fraction(share.tokens)
 
 
-def core_kernels(
-    spec: TransformerSpec, share: Share
-) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
+def core_kernels(spec: TransformerSpec, share: Share) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
     """Return the kernels of the attention core, forward and backward."""
     if share.attention == "stored":
         return _stored_core(spec, share)
@@ -112,9 +110,7 @@ def core_kernels(
     return (forward,), (backward,)
 
 
-def _stored_core(
-    spec: TransformerSpec, share: Share
-) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
+def _stored_core(spec: TransformerSpec, share: Share) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
     """Return the kernels of a core whose scores pass through memory, forward and backward.
 
     One product each for scores and output, with scale, mask and softmax fused
