@@ -11,7 +11,7 @@ from random_instances import random_problem
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import enumerate_cells
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.family import outside_aligned, outside_free
+from nest_opt.plan.family import outside_aligned
 from nest_opt.plan.placement import DeviceMap, MapOrder
 from nest_opt.problem.files import read_problem, to_json_data
 from nest_opt.problem.validation import build
