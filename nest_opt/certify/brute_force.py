@@ -237,7 +237,7 @@ def _backward_before(cell: AnyCell, stages: Sequence[StageEvaluation]) -> list[i
 
 
 def _fitting(costs: Costs, cell: AnyCell, stage: int, low: int, high: int) -> list[StageEvaluation]:
-    """Return a stage under every mode that fits in memory, fastest first, `none` before `full`."""
+    """Return a stage under every mode that fits in memory, fastest first."""
     found = [
         evaluate_stage(costs, cell, stage, low, high, mode) for mode in _modes(costs, cell, stage)
     ]
