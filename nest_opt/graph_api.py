@@ -75,7 +75,8 @@ class GraphExactResult:
         The best plan and its independent evaluation.
     contiguous_ps
         Value of the best contiguous split that the dynamic program found,
-        the first incumbent; None where there is none, or too many downsets.
+        the first incumbent; None where it found none, or there are too many
+        downsets.
     bound_ps
         No placement of the family has a lower objective; None if infeasible.
     bound_vouched_by
@@ -213,8 +214,8 @@ def exact_graph(
     problem
         A placement graph.
     time_limit_s
-        Seconds for all of it. The dynamic program, which comes first, is
-        counted but not cut short.
+        Seconds for all of it. The dynamic program comes first; its plan along
+        the listed order is made come what may.
     gap
         Share of the value by which the plan may be above the bound.
     progress
@@ -234,19 +235,23 @@ def exact_graph(
     """
     from nest_opt.milp.driver import SearchLimits
     from nest_opt.milp.graph import search as programs
+    from nest_opt.milp.graph.heuristic import ORDERS
 
     begin = time.perf_counter()
     SearchLimits(time_limit_s, None, gap)
     table = build_graph_table(problem)
-    contiguous = search(replace(table, contiguous=True), progress)
-    # Interrupted here, the programs have no time left: they give bounds alone.
+    contiguous = search(replace(table, contiguous=True), progress, time_limit_s=time_limit_s)
+    # Stopped here, the programs have no time left: they give bounds alone.
     spent_s = time.perf_counter() - begin
     left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
-    if contiguous.status == "interrupted":
+    interrupted = contiguous.status == "interrupted" and not contiguous.out_of_time
+    if interrupted:
         left_s = 0.0
     limits = SearchLimits(left_s, None, gap)
-    found = programs.search(table, limits, contiguous.placement, progress)
-    interrupted = contiguous.status == "interrupted" or found.limit == "interrupt"
+    # No cuts of an order are better than what the dynamic program found.
+    orders = ORDERS if contiguous.status == "refused" else 0
+    found = programs.search(table, limits, contiguous.placement, progress, orders)
+    interrupted = interrupted or found.limit == "interrupt"
     _check_agreement(table, contiguous, found)
     plan, evaluation = _confirmed(
         problem, table, "integer program", found.placement, found.value_ps

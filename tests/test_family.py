@@ -11,7 +11,7 @@ from random_instances import random_problem
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import enumerate_cells
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.family import outside_aligned, outside_free
+from nest_opt.plan.family import outside_aligned
 from nest_opt.plan.placement import DeviceMap, MapOrder
 from nest_opt.problem.files import read_problem, to_json_data
 from nest_opt.problem.validation import build
@@ -71,6 +71,8 @@ def test_what_puts_a_plan_outside_the_family() -> None:
         assert outside_aligned(Costs(build(Problem, data, "narrow")), placement) == told
     full = replace(placement, recompute=("full", "none"))
     data = {**to_json_data(problem), "search": {"recompute": ["none"]}}
-    assert outside_aligned(Costs(build(Problem, data, "narrow")), full) == "recompute full of stage 0"
+    assert (
+        outside_aligned(Costs(build(Problem, data, "narrow")), full) == "recompute full of stage 0"
+    )
     two = replace(placement, microbatch=2)
     assert outside_aligned(Costs(problem), two) == "microbatch 2, tp=1 cp=1 ep=1"

@@ -390,6 +390,29 @@ def test_an_interrupt_keeps_the_best_plan() -> None:
     assert interrupted > 20
 
 
+def test_time_that_is_up_keeps_a_plan_and_a_bound() -> None:
+    """Without time the listed order's plan and a bound remain; `exact` calls it no interrupt."""
+    plans = 0
+    for seed, table in list(TABLES.items())[:60]:
+        found, whole = search(table, time_limit_s=0), search(table)
+        told = exact_graph(PROBLEMS[seed], time_limit_s=0)
+        assert told.status != "interrupted", seed
+        if found.status == "infeasible":
+            # Some layer is on no kind: known before any search.
+            assert whole.status == "infeasible", seed
+            continue
+        assert (found.status, found.out_of_time) == ("interrupted", True), seed
+        assert not whole.out_of_time
+        assert found.bound_ps is not None
+        assert found.value_ps == told.contiguous_ps
+        if found.value_ps is not None:
+            assert whole.value_ps is not None
+            assert found.bound_ps <= whole.value_ps <= found.value_ps, seed
+            assert told.evaluation is not None
+            plans += 1
+    assert plans > 20
+
+
 def test_solve_returns_a_checked_plan() -> None:
     """The verb's plan verifies, and has the search's value and bound."""
     solved = 0

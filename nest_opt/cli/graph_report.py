@@ -140,7 +140,7 @@ def _bound_text(result: GraphExactResult | GraphSolveResult) -> str:
 def _contiguous_text(result: GraphExactResult) -> str:
     """Return what the dynamic program found first."""
     if result.contiguous_ps is None:
-        return "no contiguous split: none fits, or there are too many downsets"
+        return "no contiguous split: none fits, too many downsets, or no time"
     return f"contiguous split of {seconds_text(result.contiguous_ps)} by the dynamic program"
 
 
