@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nest_opt.cost.graph_build import build_graph_table
 from nest_opt.cost.graph_table import GraphTable
-from nest_opt.dp.graph import GraphSearchResult, search
+from nest_opt.dp.graph import GraphSearchResult, obstacle, search
 from nest_opt.errors import ConsistencyError, InstanceError
 from nest_opt.plan.graph_check import check_graph, check_graph_claim, check_graph_form
 from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
@@ -38,6 +38,8 @@ class GraphSolveResult:
     blocks, downsets
         Sets of layers that share a stage in the search, and downsets of their
         order.
+    obstacle
+        Why no split is legal, in one sentence, when `infeasible`.
     wall_s
         Seconds.
     """
@@ -49,6 +51,7 @@ class GraphSolveResult:
     bound_ps: int | None
     blocks: int
     downsets: int
+    obstacle: str | None
     wall_s: float
 
     @property
@@ -89,6 +92,8 @@ class GraphExactResult:
     cells, cells_pruned, cells_solved, nodes
         Orders of the kinds of devices along the stages, how many of them bounds
         settled, how many programs were run, and their branch-and-bound nodes.
+    obstacle
+        Why no split is legal, in one sentence, when `infeasible`.
     wall_s
         Seconds.
     """
@@ -106,6 +111,7 @@ class GraphExactResult:
     cells_pruned: int
     cells_solved: int
     nodes: int
+    obstacle: str | None
     wall_s: float
 
     @property
@@ -192,6 +198,7 @@ def solve_graph(problem: Problem, progress: Progress | None = None) -> GraphSolv
         bound_ps=found.bound_ps,
         blocks=found.blocks,
         downsets=found.downsets,
+        obstacle=obstacle(table) if found.status == "infeasible" else None,
         wall_s=time.perf_counter() - begin,
     )
 
@@ -256,10 +263,11 @@ def exact_graph(
     plan, evaluation = _confirmed(
         problem, table, "integer program", found.placement, found.value_ps
     )
+    status = "interrupted" if interrupted else found.status
     return GraphExactResult(
         problem=problem,
         family=problem.job.split,
-        status="interrupted" if interrupted else found.status,
+        status=status,
         plan=plan,
         evaluation=evaluation,
         contiguous_ps=contiguous.value_ps,
@@ -270,6 +278,7 @@ def exact_graph(
         cells_pruned=found.cells_pruned,
         cells_solved=found.cells_solved,
         nodes=found.nodes,
+        obstacle=obstacle(table) if status == "infeasible" else None,
         wall_s=time.perf_counter() - begin,
     )
 

@@ -375,10 +375,17 @@ def test_infeasible_and_broken_are_told(tmp_path: Path) -> None:
     data = {"maxSizePerFPGA": 30, "maxFPGAs": 1, "maxCPUs": 0, "nodes": [node(1)], "edges": []}
     source, problem = write(tmp_path / "input.json", data), tmp_path / "problem.json"
     run("import", "dnn-partitioning", source, "-o", problem)
-    told = run("exact", problem)
-    assert told.exit_code == 1
-    assert told.stdout.startswith("infeasible: no split keeps memory")
-    assert run_json("exact", problem)["bound_ps"] is None
+    reason = (
+        "layer '1' fits on no device: 40 bytes on one of kind 'accelerator', 30 bytes are "
+        "usable there"
+    )
+    for command in ("exact", "solve"):
+        told = run(command, problem)
+        assert told.exit_code == 1
+        assert " ".join(told.stdout.split()).startswith(f"infeasible: {reason}")
+        answer = run_json(command, problem)
+        assert answer["bound_ps"] is None
+        assert answer["diagnosis"] == {"reason": reason}
     plan = {
         "format": "nest-opt-plan",
         "version": 1,

@@ -38,7 +38,6 @@ _VOUCHERS = {
 }
 _SPLITS = {"contiguous": "contiguous split", "any": "split"}
 _WHY_NO_PLAN = {
-    "infeasible": "infeasible: no split keeps memory, kinds, colocation and order",
     "interrupted": "interrupted: no plan yet",
     "no-solution": "no-solution: the time limit came before any plan",
 }
@@ -70,7 +69,7 @@ def graph_solve_report(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report on a search, with the terms of every load if asked for."""
     if result.plan is None or result.evaluation is None:
-        yield Text(_WHY_NO_PLAN[result.status], style="bold")
+        yield _why_no_plan(result)
     else:
         yield graph_headline(result.status, result.problem, result.evaluation)
         yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
@@ -93,7 +92,7 @@ def graph_exact_report(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report on an exact search."""
     if result.plan is None or result.evaluation is None:
-        yield Text(_WHY_NO_PLAN[result.status], style="bold")
+        yield _why_no_plan(result)
     else:
         yield graph_headline(result.status, result.problem, result.evaluation)
         yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
@@ -126,6 +125,12 @@ def graph_optimum_report(
         "search": _search_text(result),
     }
     yield facts(rows)
+
+
+def _why_no_plan(result: GraphExactResult | GraphSolveResult) -> Text:
+    if result.obstacle is not None:
+        return Text(f"infeasible: {printable(result.obstacle)}", style="bold red")
+    return Text(_WHY_NO_PLAN[result.status], style="bold")
 
 
 def _bound_text(result: GraphExactResult | GraphSolveResult) -> str:
