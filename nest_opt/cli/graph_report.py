@@ -220,9 +220,10 @@ def graph_stage_table(plan: GraphPlan, evaluation: GraphEvaluation | None) -> Re
         box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold"
     )
     table.add_column("stage", justify="right", no_wrap=True)
-    table.add_column("device", justify="right", no_wrap=True)
+    # Narrow enough to leave `accelerator` whole in 80 columns.
+    table.add_column("de-\nvice", justify="right", no_wrap=True)
     table.add_column("kind", overflow="fold")
-    table.add_column("layers", justify="right", no_wrap=True)
+    table.add_column("lay-\ners", justify="right", no_wrap=True)
     if evaluation:
         for name in ("time of\nlayers", "trans-\nfers", "load", "memory\nused", "of\nusable"):
             table.add_column(name, justify="right", no_wrap=True)

@@ -15,7 +15,7 @@ from nest_opt.dp.graph.sweep import Found, Sweep
 from nest_opt.plan.graph_placement import GraphPlacement, GraphStage
 
 MOST_DOWNSETS = 200_000
-# Downsets times counts of devices in use: 13 bytes each, doubled while they grow.
+# Downsets times counts of devices in use: 14 bytes each, doubled while they grow.
 MOST_VALUES = 40_000_000
 _STEPS_BETWEEN_REPORTS = 256
 
