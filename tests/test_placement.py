@@ -191,3 +191,16 @@ def test_the_artifact_refuses_what_it_does_not_know() -> None:
     placement = listed(Placement(1, (one, one), 1, "pp-inner", 2, (2, 4), ("full", "full")))
     with pytest.raises(PlanError, match="cost_model artifact knows neither"):
         evaluate(Costs(problem), placement)
+
+
+def test_too_many_devices_are_refused_before_they_are_written_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Degrees of a foreign plan may ask for more blocks than memory holds."""
+    monkeypatch.setattr("nest_opt.plan.placement.uneven_map", pytest.fail)
+    problem = nest_opt.problem.validation.build(Problem, problem_data(), "problem")
+    chain = (Configuration(2**20), Configuration(1))
+    placement = Placement(1, chain, 2**20, "dp-inner", 1, (1, 2), ("none", "none"))
+    found = [str(each) for each in check_form(Costs(problem), placement) if each.rule == "devices"]
+    assert len(found) == 1
+    assert f"{2**20 * (2**20 + 1)}; " in found[0]
