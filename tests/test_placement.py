@@ -3,8 +3,10 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from cli_running import run, run_json, write
 
 import nest_opt
 from nest_opt import InstanceError, PlanError, Problem
@@ -193,14 +195,20 @@ def test_the_artifact_refuses_what_it_does_not_know() -> None:
         evaluate(Costs(problem), placement)
 
 
-def test_too_many_devices_are_refused_before_they_are_written_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Degrees of a foreign plan may ask for more blocks than memory holds."""
-    monkeypatch.setattr("nest_opt.plan.placement.uneven_map", pytest.fail)
+def test_too_many_devices_are_never_written_out(tmp_path: Path) -> None:
+    """Uneven stages of a foreign plan that ask for 2^34 devices are refused by every command."""
     problem = nest_opt.problem.validation.build(Problem, problem_data(), "problem")
-    chain = (Configuration(2**20), Configuration(1))
-    placement = Placement(1, chain, 2**20, "dp-inner", 1, (1, 2), ("none", "none"))
-    found = [str(each) for each in check_form(Costs(problem), placement) if each.rule == "devices"]
-    assert len(found) == 1
-    assert f"{2**20 * (2**20 + 1)}; " in found[0]
+    many = 2**17
+    stages = [
+        {"layers": problem.model.ids[:1], "recompute": "none", "tp": 1},
+        {"layers": problem.model.ids[1:], "recompute": "none"},
+    ]
+    data = {"problem": problem_data(), "microbatch": 1, "tp": many, "dp": many, "pitch": 1,
+            "order": "dp-inner", "stages": stages}  # fmt: skip
+    path = write(tmp_path / "plan.json", data)
+    for command in (("verify",), ("verify", "--simulate"), ("show",)):
+        told = run(*command, path, width=200)
+        assert told.exit_code == 1
+        assert f"{many * (many + 1)}" in told.output
+    for command in ("verify", "show"):
+        assert run_json(command, path)["devices"]["used"] == many * (many + 1)

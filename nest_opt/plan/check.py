@@ -94,18 +94,15 @@ def _check_degrees(costs: Costs, placement: Placement) -> Iterator[Violation]:
 
 def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:
     """Yield a violation if blocks overlap or leave the cluster."""
-    limit = costs.problem.cluster.device_count
-    # Before the map, which may write out every block.
-    needed = placement.replicas * sum(k.block_size for k in placement.configurations)
-    if needed > limit:
+    device_map, limit = placement.device_map, costs.problem.cluster.device_count
+    if device_map.devices_used > limit:
         yield Violation(
             "devices",
-            f"tp * cp * ep * dp devices of all stages = {needed}",
+            f"tp * cp * ep * dp devices of all stages = {device_map.devices_used}",
             f"{limit} devices exist",
             "lower a degree or the number of stages",
         )
         return
-    device_map = placement.device_map
     used = sorted(
         device
         for replica in range(device_map.replicas)
