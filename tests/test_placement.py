@@ -203,8 +203,17 @@ def test_too_many_devices_are_never_written_out(tmp_path: Path) -> None:
         {"layers": problem.model.ids[:1], "recompute": "none", "tp": 1},
         {"layers": problem.model.ids[1:], "recompute": "none"},
     ]
-    data = {"problem": problem_data(), "microbatch": 1, "tp": many, "dp": many, "pitch": 1,
-            "order": "dp-inner", "stages": stages}  # fmt: skip
+    data = {
+        "format": "nest-opt-plan",
+        "version": 1,
+        "problem": problem_data(),
+        "microbatch": 1,
+        "tp": many,
+        "dp": many,
+        "order": "dp-inner",
+        "pitch": 1,
+        "stages": stages,
+    }
     path = write(tmp_path / "plan.json", data)
     for command in (("verify",), ("verify", "--simulate"), ("show",)):
         told = run(*command, path, width=200)
