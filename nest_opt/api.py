@@ -311,7 +311,6 @@ def exact_pipeline(
         then with cells that are settled.
     watch
         Called with a `ProgramProgress` about once a second while HiGHS runs.
-        the dynamic program's groups of cells and then with cells.
     family
         `aligned`, the family of `solve`, or `free`: any distinct devices for
         the ranks of all blocks. No plan that `solve` finds is better than the
@@ -365,12 +364,14 @@ def exact_pipeline(
                 f"the integer program returned {found.placement}, which is illegal ({broken[0]}): "
                 "please report this problem file"
             )
-    conflict = start.conflict
+    conflict = None
+    if found.status == "infeasible":
+        conflict = start.conflict if family == "aligned" else None
     if found.status == "infeasible" and conflict is None:
-        # The search has no rule for some constraint.
+        # The search has no rule for some constraint, or speaks of the aligned family alone.
         spent_s = time.perf_counter() - begin
         left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
-        conflict = find_exact_conflict(costs, cell_source(costs), left_s)
+        conflict = find_exact_conflict(costs, cell_source(costs), left_s, family)
     return ExactResult(
         problem=problem,
         family=found.family,

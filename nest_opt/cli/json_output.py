@@ -50,6 +50,14 @@ def interrupted_json() -> Object:
 
 def solve_json(result: SolveResult) -> Object:
     """Return the result of a search."""
+    data = search_json(result)
+    if result.status == "infeasible":
+        data["diagnosis"] = diagnosis_json(failure(result))
+    return data
+
+
+def search_json(result: SolveResult) -> Object:
+    """Return the result of a search, without why there is no plan."""
     plan = result.plan
     data: Object = {"status": result.status, "family": FAMILY}
     data.update(value_json(result.problem, plan, result.evaluation))
@@ -65,8 +73,6 @@ def solve_json(result: SolveResult) -> Object:
     data["relaxed_constraints"] = list(result.relaxed)
     if result.broken:
         data["broken"] = [str(violation) for violation in result.broken]
-    if result.status == "infeasible":
-        data["diagnosis"] = diagnosis_json(failure(result))
     return data
 
 
