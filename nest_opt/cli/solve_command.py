@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nest_opt.cli.group import EXIT_NO, json_option
+from nest_opt.cli.narrowing import Narrowing, runtime_option
 from nest_opt.cli.registering import register_option
 from nest_opt.cli.request_options import Asked, request_options
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     help="Search only these values of microbatch (b), tp, cp, ep, sp, dp, pp, recompute, order, "
     "pitch or per_stage, as in --fix tp=8. Repeatable.",
 )
+@runtime_option
 @click.option(
     "--what-if",
     "what_ifs",
@@ -50,6 +52,7 @@ def solve_command(
     asked: Asked,
     output: Path | None,
     fixes: tuple[str, ...],
+    runtime: str | None,
     what_ifs: tuple[str, ...],
     explain: bool,
     as_json: bool,
@@ -63,7 +66,7 @@ def solve_command(
 
     check_source(problem_path, asked)
     try:
-        solved = _solve(problem_path, asked, output, fixes, what_ifs)
+        solved = _solve(problem_path, asked, output, fixes, runtime, what_ifs)
     except KeyboardInterrupt:
         # Before the search began there is nothing to show.
         solved = None
@@ -85,6 +88,7 @@ def _solve(
     asked: Asked,
     output: Path | None,
     fixes: tuple[str, ...],
+    runtime: str | None,
     what_ifs: tuple[str, ...],
 ) -> "Solved | GraphSolveResult":
     from nest_opt.cli.fix import check_pitch, parse_fixes
@@ -99,11 +103,12 @@ def _solve(
         check_pitch(wanted)
     if output:
         check_output(output, problem_path or asked.model_path)
+    narrow = Narrowing(wanted, runtime)
     with SearchProgress() as progress:
         solved = (
-            solve_file(problem_path, wanted, questions, progress)
+            solve_file(problem_path, narrow, questions, progress)
             if problem_path
-            else solve_request(asked, wanted, questions, progress)
+            else solve_request(asked, narrow, questions, progress)
         )
     plan = _result(solved).plan
     if output and plan:

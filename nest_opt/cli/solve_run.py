@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nest_opt import api
 from nest_opt.api import Progress, SolveResult
-from nest_opt.cli.fix import fix
+from nest_opt.cli.narrowing import Narrowing
 from nest_opt.cli.problem_source import Derivation
 from nest_opt.cli.request_options import Asked
 from nest_opt.cli.smallest import NothingFits, Smallest
@@ -16,8 +15,6 @@ from nest_opt.errors import InstanceError
 from nest_opt.graph_api import GraphSolveResult, solve_graph
 from nest_opt.models.request import DerivedProblem
 from nest_opt.problem import Problem, files
-
-Fixes = dict[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Solved:
 
 
 def solve_file(
-    path: Path, fixes: Fixes, questions: Sequence[Question], progress: Progress
+    path: Path, narrow: Narrowing, questions: Sequence[Question], progress: Progress
 ) -> Solved | GraphSolveResult:
     """Solve the problem of a file."""
     problem = files.read_problem(path)
@@ -45,19 +42,19 @@ def solve_file(
                 f"--what-if: found {questions[0].text!r} about a placement graph, whose search "
                 "space has no dimensions to fix: leave the option out"
             )
-        return solve_graph(fix(problem, fixes), progress)
-    result = api.solve_pipeline(fix(problem, fixes), progress)
-    return Solved(result, _answers(problem, fixes, questions, result, progress))
+        return solve_graph(narrow(problem), progress)
+    result = api.solve_pipeline(narrow(problem), progress)
+    return Solved(result, _answers(problem, narrow, questions, result, progress))
 
 
 def solve_request(
-    asked: Asked, fixes: Fixes, questions: Sequence[Question], progress: Progress
+    asked: Asked, narrow: Narrowing, questions: Sequence[Question], progress: Progress
 ) -> Solved:
     """Solve a derived problem, with profiles for a fixed cp that --cp does not name."""
     if asked.context_parallel_degrees is None:
-        asked = replace(asked, context_parallel_degrees=fixes.get("cp"))
+        asked = replace(asked, context_parallel_degrees=narrow.fixes.get("cp"))
     request = asked.request()
-    derivation = Derivation(request, lambda problem: fix(problem, fixes))
+    derivation = Derivation(request, narrow)
     found: Smallest | NothingFits | None = None
     if asked.smallest:
         found = derivation.smallest(progress)
@@ -65,10 +62,10 @@ def solve_request(
         derived = derivation.on(result.problem.cluster.device_count)
     else:
         derived = derivation.on(request.devices)
-        result = api.solve_pipeline(fix(derived.problem, fixes), progress)
+        result = api.solve_pipeline(narrow(derived.problem), progress)
         if result.diagnosis is not None and result.diagnosis.devices is not None:
             found = _smallest_if_not_interrupted(derivation, progress)
-    answers = _answers(derived.problem, fixes, questions, result, progress)
+    answers = _answers(derived.problem, narrow, questions, result, progress)
     return Solved(result, answers, derived, found)
 
 
@@ -83,11 +80,11 @@ def _smallest_if_not_interrupted(
 
 def _answers(
     problem: Problem,
-    fixes: Fixes,
+    narrow: Narrowing,
     questions: Sequence[Question],
     result: SolveResult,
     progress: Progress,
 ) -> tuple[WhatIf, ...]:
     if result.status == "interrupted":
         return ()
-    return answer(problem, fixes, questions, progress)
+    return answer(problem, narrow, questions, progress)
