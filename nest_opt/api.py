@@ -258,7 +258,7 @@ def solve_pipeline(
         if broken:
             status = "relaxed" if status == "optimal" else status
         if plan is not None and evaluation is not None:
-            others = (_ranked(costs, *ranked) for ranked in found.ranking[1:])
+            others = (ranked_plan(costs, *ranked) for ranked in found.ranking[1:])
             plans = (RankedPlan(plan, evaluation), *others)
     elif found.status == "infeasible":
         diagnosis, conflict = diagnose_all(costs, source), find_conflict(costs, source)
@@ -299,11 +299,20 @@ def _check_top(problem: Problem, top: int) -> None:
         )
 
 
-def _ranked(costs: Costs, placement: Placement, value_ps: int) -> RankedPlan:
-    """Return a plan beside the best one; nothing was left out, so that it is legal."""
-    plan, evaluation, _ = _confirmed(costs, placement, value_ps)
-    assert plan is not None
-    assert evaluation is not None
+def ranked_plan(costs: Costs, placement: Placement, value_ps: int) -> RankedPlan:
+    """Return what a search found that left no constraint out.
+
+    Raises
+    ------
+    ConsistencyError
+        If evaluator or checker disagree with the search: a defect.
+    """
+    plan, evaluation, broken = _confirmed(costs, placement, value_ps)
+    if plan is None or evaluation is None:
+        raise ConsistencyError(
+            f"the search returned {placement}, which is illegal ({broken[0]}): "
+            "please report this problem file"
+        )
     return RankedPlan(plan, evaluation)
 
 
