@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from nest_opt.agreement import crosscheck
     from nest_opt.api import ExactResult, SolveResult, VerifyResult, exact, solve, verify
     from nest_opt.errors import InstanceError, NestOptError, PlanError
-    from nest_opt.memory_front import FrontResult, front
     from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
+    from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
     from nest_opt.problem import Problem

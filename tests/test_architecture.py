@@ -36,7 +36,8 @@ ALLOWED = {
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry", "shrink"},
     "cli": {
         *("errors", "problem", "network", "cost", "plan", "simulate", "models"),
-        *("graph_api", "api", "memory_front", "dp", "milp", "conflicts", "registry"),
+        *("graph_api", "api", "memory_front", "dp", "milp", "conflicts"),
+        *("registry", "agreement"),
     },
 }
 

@@ -1,6 +1,6 @@
 """Tables with one plan a row: the best plans, and the memory-time front."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -8,7 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from nest_opt.api import RankedPlan, SolveResult
-from nest_opt.cli.units import bytes_text, change_text, count_text, seconds_text
+from nest_opt.cli.stage_table import by_stage
+from nest_opt.cli.units import (
+    bytes_text,
+    change_text,
+    count_text,
+    exact_bytes_text,
+    number_text,
+    seconds_text,
+)
+from nest_opt.memory_front import FrontResult
 from nest_opt.plan.plan import Plan
 
 DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
@@ -16,11 +25,19 @@ DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
 
 def degree_cells(plan: Plan) -> list[str]:
     """Return the cells under `DEGREES`."""
+    stages = plan.configurations
     return [
-        *map(str, (plan.microbatch, plan.tp, plan.cp, plan.ep)),
-        "on" if plan.sp else "off",
-        *map(str, (plan.dp, len(plan.stages))),
+        str(plan.microbatch),
+        by_stage([str(k.tp) for k in stages]),
+        *map(str, (plan.cp, plan.ep)),
+        by_stage(["on" if k.sp else "off" for k in stages]),
+        *map(str, (plan.dp, len(stages))),
     ]
+
+
+def _map_text(plan: Plan) -> str:
+    """Return what is inside in the rank order, pp or dp, and the pitch."""
+    return f"{plan.order.removesuffix('-inner')} {plan.pitch}"
 
 
 def plan_table(*columns: str) -> Table:
@@ -37,12 +54,10 @@ def excess(each: RankedPlan, first: RankedPlan) -> float | None:
     return (each.evaluation.value_ps - base) / base if base else None
 
 
-def ranking_report(result: SolveResult, top: int) -> Iterator[RenderableType]:
+def ranking_report(result: SolveResult) -> Iterator[RenderableType]:
     """Yield a table of the best plans, and what is known of all others."""
-    if top == 1 or not result.plans:
-        return
     table = plan_table(
-        "rank", "per batch", "change", *DEGREES, "order and\npitch", "devices", "least\nfree"
+        "#", "per batch", "change", *DEGREES, "inner,\npitch", "devices", "least\nfree"
     )
     for rank, each in enumerate(result.plans, start=1):
         plan = each.plan
@@ -51,7 +66,7 @@ def ranking_report(result: SolveResult, top: int) -> Iterator[RenderableType]:
             seconds_text(each.evaluation.value_ps),
             change_text(excess(each, result.plans[0])),
             *degree_cells(plan),
-            f"{plan.order} {plan.pitch}",
+            _map_text(plan),
             f"{plan.placement().device_map.devices_used:,}",
             bytes_text(each.free_bytes),
         )
@@ -66,3 +81,36 @@ def _rest_text(result: SolveResult) -> str:
         return f"{found}: no other degrees or device maps have any"
     least = seconds_text(result.rest_bound_ps)
     return f"{found}: with other degrees or device maps none takes less than {least}"
+
+
+def front_report(found: FrontResult) -> Iterator[RenderableType]:
+    """Yield a table of the memory-time front, and what is known below it."""
+    table = plan_table("memory", "per batch", "change", *DEGREES, "inner,\npitch", "devices")
+    for each in found.points:
+        plan = each.plan
+        table.add_row(
+            bytes_text(each.peak_bytes),
+            seconds_text(each.evaluation.value_ps),
+            change_text(excess(each, found.points[0])),
+            *degree_cells(plan),
+            _map_text(plan),
+            f"{plan.placement().device_map.devices_used:,}",
+        )
+    yield table
+    yield Text(_below_text(found))
+    yield Text()
+
+
+def _below_text(found: FrontResult) -> str:
+    """Return what is known of limits below the last point's memory."""
+    peak = exact_bytes_text(found.points[-1].peak_bytes)
+    about = f"front of {count_text(len(found.points), 'plan')}"
+    time = f"{found.searches:,} searches, {number_text(found.wall_s, 3)} s"
+    if found.status == "complete":
+        return f"{about}: nothing fits in less than {peak} on each device ({time})"
+    if found.status == "capped":
+        return (
+            f"{about}, as many as were asked for: with less than {peak} on each device there are "
+            f"slower plans, which --front-points shows more of ({time})"
+        )
+    return f"{about}, interrupted: of less than {peak} on each device nothing is known ({time})"
