@@ -14,7 +14,6 @@ from nest_opt.cli.units import (
     change_text,
     count_text,
     exact_bytes_text,
-    number_text,
     seconds_text,
 )
 from nest_opt.memory_front import FrontResult
@@ -105,12 +104,12 @@ def _below_text(found: FrontResult) -> str:
     """Return what is known of limits below the last point's memory."""
     peak = exact_bytes_text(found.points[-1].peak_bytes)
     about = f"front of {count_text(len(found.points), 'plan')}"
-    time = f"{found.searches:,} searches, {number_text(found.wall_s, 3)} s"
+    after = "1 search" if found.searches == 1 else f"{found.searches:,} searches"
     if found.status == "complete":
-        return f"{about}: nothing fits in less than {peak} on each device ({time})"
+        return f"{about}: nothing fits in less than {peak} on each device ({after})"
     if found.status == "capped":
         return (
             f"{about}, as many as were asked for: with less than {peak} on each device there are "
-            f"slower plans, which --front-points shows more of ({time})"
+            f"slower plans, which --front-points shows more of ({after})"
         )
-    return f"{about}, interrupted: of less than {peak} on each device nothing is known ({time})"
+    return f"{about}, interrupted: of less than {peak} on each device nothing is known ({after})"

@@ -84,10 +84,12 @@ def _search(
     problem: Problem, wanted: Wanted, progress: Progress
 ) -> tuple[SolveResult, FrontResult | None]:
     """Return the search, and the front that it is the first point of if that is wanted."""
-    if wanted.front_points is None:
-        return api.solve_pipeline(problem, progress, top=wanted.top or 1), None
-    found = front(problem, progress, most=wanted.front_points)
-    return found.first, found
+    if wanted.front_points is not None:
+        found = front(problem, progress, most=wanted.front_points)
+        return found.first, found
+    if wanted.top is not None:
+        return api.solve_pipeline(problem, progress, top=wanted.top), None
+    return api.solve_pipeline(problem, progress), None
 
 
 def solve_request(asked: Asked, narrow: Narrowing, wanted: Wanted, progress: Progress) -> Solved:
