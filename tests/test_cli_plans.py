@@ -90,17 +90,17 @@ def test_where_nothing_fits_there_is_no_list(tmp_path: Path, option: tuple[objec
     assert "infeasible: " in run("solve", path, *option).stdout
 
 
-@pytest.mark.parametrize("option", [("--top", 30), ("--front",)])
+@pytest.mark.parametrize(("option", "most"), [(("--top", 30), 3), (("--front",), 20)])
 def test_an_interrupt_keeps_what_there_is(
-    monkeypatch: pytest.MonkeyPatch, option: tuple[object, ...]
+    monkeypatch: pytest.MonkeyPatch, option: tuple[object, ...], most: int
 ) -> None:
     """After Ctrl-C the plans found so far are listed, and what is not known is said."""
     calls = 0
 
     def stop(self: SearchProgress, done: int, total: int, best_ps: int | None) -> None:
         nonlocal calls
-        calls += best_ps is not None
-        if calls > 8:
+        calls += best_ps is not None or "--front" in option
+        if calls > most:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(SearchProgress, "__call__", stop)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_running import run_json, write
+from cli_running import run, run_json, write
 from samples import layer_type, problem_data
 
 from nest_opt import InstanceError, Plan, Problem, exact, solve
@@ -254,6 +254,14 @@ def test_the_command_line_knows_every_runtime(tmp_path: Path) -> None:
         assert plan["problem"]["search"]["order"] == ["dp-inner"]
         assert "the runtime deepspeed launches" in plan["problem"]["note"]
         assert plan["order"] == "dp-inner"
+
+
+def test_the_free_family_has_no_runtime(tmp_path: Path) -> None:
+    """Plans on any devices keep no order of ranks: the two options are refused together."""
+    path = write(tmp_path / "problem.json", rich_data())
+    result = run("exact", path, "--family", "free", "--runtime", "deepspeed")
+    assert result.exit_code == 2
+    assert "--runtime: found deepspeed with --family free" in result.stderr
 
 
 def test_new_writes_a_narrowed_problem() -> None:
