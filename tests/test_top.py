@@ -82,6 +82,13 @@ def test_one_plan_is_the_best_plan() -> None:
     assert result.rest_bound_ps == only.evaluation.value_ps == brute_force(problem).value_ps
 
 
+def test_where_stages_may_differ_the_rest_is_bounded_too() -> None:
+    """There the one plan's value bounds all others."""
+    result = solve_pipeline(sample(search={"per_stage": ["tp"]}))
+    (only,) = result.plans
+    assert result.rest_bound_ps == result.bound_ps == only.evaluation.value_ps
+
+
 def test_every_plan_verifies_and_has_its_own_cell() -> None:
     """Each plan stands on its own: legal, its claim right, and its degrees or devices its own."""
     result = solve(sample(), top=12)

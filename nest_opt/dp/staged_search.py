@@ -57,7 +57,7 @@ def search_staged(
     A KeyboardInterrupt ends the search with what it has.
     """
     if uniform.status == "interrupted":
-        return replace(uniform, bound_ps=0)
+        return replace(uniform, bound_ps=0, rest_bound_ps=0)
     best = _Best(NO_LIMIT if uniform.value_ps is None else uniform.value_ps)
     # (bound, number, refined, group)
     heap: list[tuple[int, int, bool, StagedGroup]] = []
@@ -143,4 +143,5 @@ def _result(
         return SearchResult("infeasible", (), None, cells, pruned)
     placement = best.placement or uniform.placement
     ranking = () if placement is None or value is None else (Ranked(placement, value),)
-    return SearchResult(status, ranking, bound_ps, cells, pruned)
+    # Other plans may be as good as the best: cells are not told apart here.
+    return SearchResult(status, ranking, bound_ps, cells, pruned, bound_ps)
