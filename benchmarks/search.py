@@ -93,9 +93,9 @@ def _of_model(kind: str, model: str, devices: int, what: str = "", **fields: Any
 def _without_plan() -> Iterator[Row]:
     """Yield problems that have no plan: too little memory, or stages that pins make too large."""
     for model, devices, memory in (
-        ("gpt3-175b", 1024, 2 * GIB),
+        ("gpt3-175b", 1024, 6 * GIB),
         ("gpt3-175b", 128, 16 * GIB),
-        ("llama-3.1-405b", 1024, 6 * GIB),
+        ("llama-3.1-405b", 1024, 8 * GIB),
         ("deepseek-v3", 512, 16 * GIB),
     ):
         what = f", {memory // GIB} GiB"
@@ -262,7 +262,8 @@ def main(
         asked = replace(row, **options)
         if row.kind == "scale":
             asked = replace(asked, cp=[int(degree) for degree in cp.split(",")])
-        console.print(f"{row.name} ...", end="\r")
+        if console.is_terminal:
+            console.print(f"{row.name} ...", end="\r")
         results.append(measure(asked, timeout))
     table = Table(title="Searches", box=None)
     table.add_column("problem")
