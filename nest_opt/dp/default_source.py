@@ -130,13 +130,15 @@ class DefaultSource:
 
     def refined_bound_ps(self, group: Group) -> int | None:
         """Return a bound from the interval DP at the least levels, with memory and sync."""
+        pair = (group.microbatch, group.configuration)
+        if group.stages < self.matrices(pair).least_stages:
+            return None
         slowest, total = self._relaxed(group)
         if total >= INFINITE:
             return None
         weights = objective_weights(self._problem.job.objective, group.stages, group.rounds)
         bound = weights.sum_weight * total + weights.max_weight * slowest
         if weights.sync:
-            pair = (group.microbatch, group.configuration)
             bound += self._least_sync(pair, group.replicas, group.stages)
         return bound
 
