@@ -107,6 +107,7 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
         case.configuration,
         case.rounds,
         DeviceMap(a, case.replicas, stages, order, stages * a),
+        case.zero,
     )
     found = []
     for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):

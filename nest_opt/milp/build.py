@@ -93,8 +93,9 @@ def model_name(k: CellCoefficients) -> str:
     """Return a cell's name in exported files: its degrees and device map."""
     tp, cp, ep, sp = k.cell.configuration
     device_map = k.cell.device_map
+    zero = f"z{k.cell.zero}_" if k.cell.zero else ""
     return (
-        f"b{k.cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}d{device_map.replicas}_"
+        f"b{k.cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}d{device_map.replicas}_"
         f"S{k.stages}_{device_map.order}_P{device_map.pitch}_{k.objective}"
     )
 

@@ -24,4 +24,5 @@ def aligned_cells(costs: Costs) -> Iterator[Cell]:
                 if search.pp and stages not in search.pp:
                     continue
                 for device_map in aligned_maps(groups, devices, a, replicas, stages, search):
-                    yield Cell(microbatch, configuration, rounds, device_map)
+                    for zero in sorted(search.zero):
+                        yield Cell(microbatch, configuration, rounds, device_map, zero)

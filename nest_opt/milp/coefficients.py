@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeVar
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b
-from nest_opt.cost.table import CLASSES, ParameterClass, Row, SyncKey, copies
+from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.table import CLASSES, ParameterClass, Row
 from nest_opt.errors import ModelError
 from nest_opt.milp.levels import NO_HOP, Levels, StageLevels, stage_levels
 from nest_opt.plan.evaluate import Costs
@@ -24,7 +26,7 @@ class LoadTerms:
     Attributes
     ----------
     layer_ps
-        Per mode and layer, (8) and (9).
+        Per mode and layer, (8) and (9), and (44) where there is any.
     hop_in_ps, hop_out_ps
         Per cut, the hop over it; None where the stage has none.
     """
@@ -147,9 +149,10 @@ class CoefficientSource:
         modes = tuple(mode for mode in RECOMPUTE_MODES if mode in pair.stash_bytes)
         levels = self.levels(cell)
         in_flight = tuple(in_flight_1f1b(stage, stages, cell.rounds) for stage in range(stages))
-        states = self._layers(pair.states_bytes)
-        stash = {mode: self._layers(pair.stash_bytes[mode]) for mode in modes}
-        work = {mode: self._layers(pair.work_bytes[mode]) for mode in modes}
+        memory = sharded_pair(table, cell.pair, _sharding(cell))
+        states = self._layers(memory.states_bytes)
+        stash = {mode: self._layers(memory.stash_bytes[mode]) for mode in modes}
+        work = {mode: self._layers(memory.work_bytes[mode]) for mode in modes}
         everything = sum(states) + max(
             max(in_flight) * sum(stash[mode]) + max(work[mode]) for mode in modes
         )
@@ -162,7 +165,7 @@ class CoefficientSource:
             modes=modes,
             levels=levels,
             load=tuple(
-                _distinct(self._load(cell, modes, member) for member in stage.load)
+                _distinct(self._load(cell, modes, *members) for members in _members(cell, stage))
                 for stage in levels
             ),
             sync=tuple(
@@ -184,14 +187,21 @@ class CoefficientSource:
         """Return the entry of each layer, from one entry a row of the table."""
         return tuple(row[place] for place in self._costs.table.layer_rows)
 
-    def _load(self, cell: Cell, modes: tuple[Recompute, ...], member: Levels) -> LoadTerms:
-        """Return the terms of F at a tuple of levels, found once."""
-        key = (cell.pair, member)
+    def _load(
+        self, cell: Cell, modes: tuple[Recompute, ...], member: Levels, copies: Levels | None
+    ) -> LoadTerms:
+        """Return the terms of F at a tuple of levels, found once.
+
+        `copies` are the levels of the copies, None where they have no part in F.
+        """
+        key = (cell.pair, member, copies and (_sharding(cell), copies))
         if key not in self._load_terms:
-            self._load_terms[key] = self._find_load(cell, modes, member)
+            self._load_terms[key] = self._find_load(cell, modes, member, copies)
         return self._load_terms[key]
 
-    def _find_load(self, cell: Cell, modes: tuple[Recompute, ...], member: Levels) -> LoadTerms:
+    def _find_load(
+        self, cell: Cell, modes: tuple[Recompute, ...], member: Levels, copies: Levels | None
+    ) -> LoadTerms:
         pair = self._costs.table.pairs[cell.pair]
         *inside, hop_in, hop_out = member
         forward, backward = list(pair.forward_ps), list(pair.backward_ps)
@@ -199,8 +209,12 @@ class CoefficientSource:
             if cell.configuration.degree(group) > 1:
                 forward = _sum(forward, pair.forward_collective_ps[group][level])
                 backward = _sum(backward, pair.backward_collective_ps[group][level])
-        plain = self._layers(tuple(_sum(forward, backward)))
-        repeated = self._layers(tuple(_sum(_sum(forward, backward), forward)))
+        once = _sum(forward, backward)
+        if copies is not None:
+            rounds = round_times(self._costs.table, cell.pair, _sharding(cell), copies)
+            once = once if rounds is None else _sum(once, rounds)
+        plain = self._layers(tuple(once))
+        repeated = self._layers(tuple(_sum(once, forward)))
         return LoadTerms(
             {mode: repeated if mode == "full" else plain for mode in modes},
             None if hop_in == NO_HOP else pair.hop_ps[hop_in],
@@ -209,7 +223,7 @@ class CoefficientSource:
 
     def _sync(self, cell: Cell, member: Levels) -> SyncTerms:
         """Return the terms of Y at a pair of levels, found once."""
-        key = (cell.pair, cell.device_map.replicas, member)
+        key = (cell.pair, _sharding(cell), member)
         if key not in self._sync_terms:
             self._sync_terms[key] = self._find_sync(cell, member)
         return self._sync_terms[key]
@@ -220,12 +234,26 @@ class CoefficientSource:
         fixed: dict[ParameterClass, int] = {}
         total = [0] * table.layer_count
         for name, level in zip(CLASSES, member, strict=True):
-            ranks = copies(configuration, name, cell.device_map.replicas)
-            if ranks > 1 and any(self._layers(pair.parameters[name])):
-                cost = table.sync[SyncKey(configuration, name, ranks, level)]
+            cost = step_sync(table, configuration, name, _sharding(cell), level)
+            if cost is not None and any(self._layers(pair.parameters[name])):
                 fixed[name] = cost.fixed_ps
                 total = _sum(total, self._layers(cost.row_ps))
         return SyncTerms(fixed, tuple(total))
+
+
+def _sharding(cell: Cell) -> Sharding:
+    return Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
+
+
+def _members(cell: Cell, stage: StageLevels) -> Iterator[tuple[Levels, Levels | None]]:
+    """Yield the levels of a replica's groups and hops with those of a rank's copies.
+
+    The largest sum over all of these is the sum of the two largest: (11).
+    """
+    if _sharding(cell).round_operations:
+        yield from product(stage.load, stage.sync)
+    else:
+        yield from ((member, None) for member in stage.load)
 
 
 def _sum(left: list[int] | Row, right: list[int] | Row) -> list[int]:

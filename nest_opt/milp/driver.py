@@ -352,6 +352,7 @@ def _place(cell: Cell) -> tuple[object, ...]:
         device_map.replicas,
         cell.microbatch,
         cell.configuration,
+        cell.zero,
         device_map.order != "pp-inner",
         device_map.pitch,
     )
