@@ -30,14 +30,13 @@ from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
 
-
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 _Matrices: TypeAlias = dict[tuple[tuple[int, Configuration], Sharding], PairMatrices]
 _Passes: TypeAlias = dict[
     tuple[tuple[int, Configuration], int | None, Sharding | None],
     tuple[Iterator[tuple[int, int]], list[tuple[int, int]]],
 ]
-Key = TypeVar("Key")
 
 # Matrices, and passes over them, that are kept of ZeRO levels above 0.
 KEPT_SHARDED = 64

@@ -239,7 +239,8 @@ class PairMatrices:
         times = round_times(self._table, self._pair, self._sharding, levels)
         if times is None:
             return np.zeros(self.layers, np.int64)
-        return np.array(times, np.int64)[self._rows]
+        of_layers: Array = np.array(times, np.int64)[self._rows]
+        return of_layers
 
     @property
     def has_rounds(self) -> bool:

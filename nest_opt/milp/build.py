@@ -95,8 +95,8 @@ def model_name(k: CellCoefficients) -> str:
     device_map = k.cell.device_map
     zero = f"z{k.cell.zero}_" if k.cell.zero else ""
     return (
-        f"b{k.cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}d{device_map.replicas}_"
-        f"S{k.stages}_{device_map.order}_P{device_map.pitch}_{k.objective}"
+        f"b{k.cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}"
+        f"d{device_map.replicas}_S{k.stages}_{device_map.order}_P{device_map.pitch}_{k.objective}"
     )
 
 

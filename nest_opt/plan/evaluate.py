@@ -335,8 +335,10 @@ def _sync_terms(
             level = costs.network.level(group)
             cost = step_sync(table, configuration, name, sharding, level)
             if cost is not None:
-                terms[f"{name} gradients"] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
-                levels[f"{name} gradients"] = level
+                # Above level 0 weights are gathered beside, or instead.
+                term = f"{name} {'parameters' if cell.zero else 'gradients'}"
+                terms[term] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
+                levels[term] = level
         found.append((terms, levels))
     return max(found, key=lambda rank: sum(rank[0].values()))
 
