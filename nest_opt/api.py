@@ -22,7 +22,7 @@ from nest_opt.graph_api import (
 )
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
-from nest_opt.plan.family import outside
+from nest_opt.plan.family import outside_aligned, outside_free
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nest_opt.milp.result import ExactSearch
 
 Progress = Callable[[int, int, int | None], None]
+Family = Literal["aligned", "free"]
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,14 @@ class ExactResult:
         A minimal set of requirements that no plan keeps, when `infeasible`;
         None if the time limit or an interrupt came before it was found.
     cells, cells_pruned, cells_solved, nodes
-        Cells of the family, how many of them a closed-form bound settled, how
-        many programs were run, and their branch-and-bound nodes.
+        Cells of the family, how many of them a closed-form bound settled, for
+        how many programs were run, and their branch-and-bound nodes.
     wall_s
         Seconds, those of the dynamic program included.
     """
 
     problem: Problem
-    family: Literal["aligned"]
+    family: Family
     status: Literal["optimal", "feasible", "infeasible", "no-solution", "interrupted"]
     plan: Plan | None
     evaluation: Evaluation | None
@@ -261,16 +262,25 @@ def exact(
     gap: float = 0.0,
     progress: Progress | None = None,
     watch: "Watch | None" = None,
+    family: Family = "aligned",
+    start: SolveResult | None = None,
 ) -> ExactResult | GraphExactResult:
     """Find the best plan by integer programs.
 
     Parameters and errors are those of `exact_pipeline`, or for a placement
-    graph those of `nest_opt.graph_api.exact_graph`, which has no `watch`.
+    graph those of `nest_opt.graph_api.exact_graph`: `family`, `start` and
+    `watch` are of pipelines alone.
     """
     if problem.is_placement_graph:
         return exact_graph(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
     return exact_pipeline(
-        problem, time_limit_s=time_limit_s, gap=gap, progress=progress, watch=watch
+        problem,
+        time_limit_s=time_limit_s,
+        gap=gap,
+        progress=progress,
+        watch=watch,
+        family=family,
+        start=start,
     )
 
 
@@ -281,8 +291,10 @@ def exact_pipeline(
     gap: float = 0.0,
     progress: Progress | None = None,
     watch: "Watch | None" = None,
+    family: Family = "aligned",
+    start: SolveResult | None = None,
 ) -> ExactResult:
-    """Find the best plan of the aligned family by integer programs, and hold `solve` against it.
+    """Find the best plan of a family by integer programs, and hold `solve` against it.
 
     Parameters
     ----------
@@ -299,6 +311,13 @@ def exact_pipeline(
         then with cells that are settled.
     watch
         Called with a `ProgramProgress` about once a second while HiGHS runs.
+        the dynamic program's groups of cells and then with cells.
+    family
+        `aligned`, the family of `solve`, or `free`: any distinct devices for
+        the ranks of all blocks. No plan that `solve` finds is better than the
+        best free one.
+    start
+        What `solve` found for the problem, if that is known.
 
     Raises
     ------
@@ -319,10 +338,11 @@ def exact_pipeline(
     begin = time.perf_counter()
     costs = Costs(problem)
     programs.check_request(costs, time_limit_s, gap)
-    start = solve_pipeline(problem, progress)
+    start = start or solve_pipeline(problem, progress)
     if start.status == "interrupted":
-        return _interrupted(start)
-    left_s = None if time_limit_s is None else max(0.0, time_limit_s - start.wall_s)
+        return _interrupted(start, family)
+    spent_s = time.perf_counter() - begin
+    left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
     placement = start.plan.placement() if start.plan else None
     try:
         found = programs.exact(
@@ -332,9 +352,10 @@ def exact_pipeline(
             gap=gap,
             progress=progress,
             watch=watch,
+            family=family,
         )
     except KeyboardInterrupt:
-        return _interrupted(start)
+        return _interrupted(start, family)
     _check_agreement(start, found)
     plan = evaluation = None
     if found.placement is not None and found.value_ps is not None:
@@ -369,16 +390,20 @@ def exact_pipeline(
     )
 
 
-def _interrupted(start: SolveResult) -> ExactResult:
-    """Return what the dynamic program found, when the integer programs had no turn."""
+def _interrupted(start: SolveResult, family: Family) -> ExactResult:
+    """Return what the dynamic program found, when the integer programs had no turn.
+
+    Its bound is one of the aligned family alone.
+    """
+    is_aligned = family == "aligned"
     return ExactResult(
         problem=start.problem,
-        family="aligned",
+        family=family,
         status="interrupted",
         plan=start.plan,
         evaluation=start.evaluation,
-        bound_ps=start.bound_ps,
-        bound_vouched_by="dynamic program",
+        bound_ps=start.bound_ps if is_aligned else 0,
+        bound_vouched_by="dynamic program" if is_aligned else "closed form",
         exact_units=True,
         start=start,
         cells=start.cells,
@@ -390,7 +415,19 @@ def _interrupted(start: SolveResult) -> ExactResult:
 
 
 def _check_agreement(start: SolveResult, found: "ExactSearch") -> None:
-    """Refuse a plan that the dynamic program says does not exist."""
+    """Refuse a plan that the dynamic program says does not exist.
+
+    Or the claim that there is no better one than a plan that it found. In the
+    free family a better plan than the dynamic program's is no contradiction.
+    """
+    if found.family == "free":
+        best = None if start.evaluation is None else start.evaluation.value_ps
+        if best is not None and (found.bound_ps is None or found.bound_ps > best):
+            raise ConsistencyError(
+                f"the integer program of the free family claims a bound of {found.bound_ps} ps, "
+                f"the dynamic program has a plan of {best} ps: please report this problem file"
+            )
+        return
     if found.value_ps is None:
         return
     if start.bound_ps is None or found.value_ps < start.bound_ps:
@@ -410,6 +447,7 @@ def outside_family(verified: VerifyResult, optimum: ExactResult) -> str | None:
         If a member is better than the bound of the family: a defect.
     """
     plan, evaluation = verified.plan, verified.evaluation
+    outside = outside_free if optimum.family == "free" else outside_aligned
     found = outside(Costs(plan.problem), plan.placement())
     if found is None and evaluation is not None:
         bound = optimum.bound_ps

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from nest_opt.cost.graph_build import build_graph_table
 from nest_opt.cost.graph_table import GraphTable
-from nest_opt.dp.graph import search
+from nest_opt.dp.graph import GraphSearchResult, search
 from nest_opt.errors import ConsistencyError, InstanceError
 from nest_opt.plan.graph_check import check_graph, check_graph_claim, check_graph_form
 from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
@@ -15,6 +15,9 @@ from nest_opt.plan.graph_placement import GraphPlacement
 from nest_opt.plan.graph_plan import GraphPlan, graph_plan_from_placement
 from nest_opt.plan.violation import Violation
 from nest_opt.problem import Problem
+
+if TYPE_CHECKING:
+    from nest_opt.milp.graph.result import GraphSearch
 
 Progress = Callable[[int, int, int | None], None]
 
@@ -70,6 +73,9 @@ class GraphExactResult:
         `interrupted`: a KeyboardInterrupt did.
     plan, evaluation
         The best plan and its independent evaluation.
+    contiguous_ps
+        Value of the best contiguous split that the dynamic program found,
+        the first incumbent; None where there is none, or too many downsets.
     bound_ps
         No placement of the family has a lower objective; None if infeasible.
     bound_vouched_by
@@ -91,6 +97,7 @@ class GraphExactResult:
     status: Literal["optimal", "feasible", "infeasible", "no-solution", "interrupted"]
     plan: GraphPlan | None
     evaluation: GraphEvaluation | None
+    contiguous_ps: int | None
     bound_ps: int | None
     bound_vouched_by: Literal["solver", "closed form"]
     exact_units: bool
@@ -197,16 +204,22 @@ def exact_graph(
 ) -> GraphExactResult:
     """Find the best plan of a placement graph by integer programs.
 
+    The best contiguous split, by the dynamic program over downsets where
+    there are few enough of them, is the first incumbent of either split, and
+    is held against what the programs find.
+
     Parameters
     ----------
     problem
         A placement graph.
     time_limit_s
-        Seconds for all of it.
+        Seconds for all of it. The dynamic program, which comes first, is
+        counted but not cut short.
     gap
         Share of the value by which the plan may be above the bound.
     progress
-        Called with (cells done, cells, best value in ps or None).
+        Called with (steps done, steps, best value in ps or None), first with
+        downsets and then with cells.
 
     Raises
     ------
@@ -216,24 +229,35 @@ def exact_graph(
         If a limit is out of range, HiGHS fails, or its answer does not stand
         up to checker and evaluator.
     ConsistencyError
-        If evaluator or checker disagree with the search: a defect.
+        If evaluator or checker disagree with the search, or the two methods
+        with each other: a defect.
     """
     from nest_opt.milp.driver import SearchLimits
     from nest_opt.milp.graph import search as programs
 
     begin = time.perf_counter()
-    limits = SearchLimits(time_limit_s, None, gap)
+    SearchLimits(time_limit_s, None, gap)
     table = build_graph_table(problem)
-    found = programs.search(table, limits, progress=progress)
+    contiguous = search(replace(table, contiguous=True), progress)
+    # Interrupted here, the programs have no time left: they give bounds alone.
+    spent_s = time.perf_counter() - begin
+    left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
+    if contiguous.status == "interrupted":
+        left_s = 0.0
+    limits = SearchLimits(left_s, None, gap)
+    found = programs.search(table, limits, contiguous.placement, progress)
+    interrupted = contiguous.status == "interrupted" or found.limit == "interrupt"
+    _check_agreement(table, contiguous, found)
     plan, evaluation = _confirmed(
         problem, table, "integer program", found.placement, found.value_ps
     )
     return GraphExactResult(
         problem=problem,
         family=problem.job.split,
-        status="interrupted" if found.limit == "interrupt" else found.status,
+        status="interrupted" if interrupted else found.status,
         plan=plan,
         evaluation=evaluation,
+        contiguous_ps=contiguous.value_ps,
         bound_ps=found.bound_ps,
         bound_vouched_by=found.bound_by,
         exact_units=found.exact_units,
@@ -243,6 +267,22 @@ def exact_graph(
         nodes=found.nodes,
         wall_s=time.perf_counter() - begin,
     )
+
+
+def _check_agreement(
+    table: GraphTable, contiguous: GraphSearchResult, found: "GraphSearch"
+) -> None:
+    """Refuse a contiguous plan that the dynamic program says does not exist."""
+    if not table.contiguous or found.value_ps is None or contiguous.status == "refused":
+        return
+    if contiguous.bound_ps is None or found.value_ps < contiguous.bound_ps:
+        claim = "none exists"
+        if contiguous.bound_ps is not None:
+            claim = f"none is below {contiguous.bound_ps} ps"
+        raise ConsistencyError(
+            f"the integer program found {found.placement} at {found.value_ps} ps, of which the "
+            f"dynamic program says that {claim}: please report this problem file"
+        )
 
 
 def _confirmed(

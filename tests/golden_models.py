@@ -8,15 +8,18 @@ files are what `docs/formulation.md` says, line by line.
 
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyomo.environ as pyo
 
 from nest_opt import Problem
-from nest_opt.milp.build import FAMILIES, Formulation, build
+from nest_opt.milp.build import FAMILIES, FREE_FAMILIES, Formulation, build
+from nest_opt.milp.cells import FreeCell, PathCell, ProgramCell
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.constraints import FAMILIES as CONSTRAINT_FAMILIES
+from nest_opt.milp.constraints import FREE_FAMILIES as FREE_CONSTRAINT_FAMILIES
 from nest_opt.milp.graph.build import GraphFormulation
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
@@ -103,38 +106,86 @@ def golden_data(objective: str = "fill-drain", constraint: str | None = None) ->
     }
 
 
+def golden_choice_data(
+    objective: str = "fill-drain", constraint: str | None = None
+) -> dict[str, Any]:
+    """Return the same with tp of 1 or 2 by stage, two stages, and calls that take time."""
+    data = golden_data(objective, constraint)
+    for kind in data["model"]["layer_types"].values():
+        (narrow,) = kind["profiles"]
+        call = {"group": "tp", "operation": "all-reduce", "bytes": 20, "count": 1}
+        calls = [{**call, "phase": phase} for phase in ("forward", "backward")]
+        half = {"dense_parameters": narrow["dense_parameters"] // 2,
+                "expert_parameters": narrow["expert_parameters"] // 2}  # fmt: skip
+        kind["profiles"].append({**narrow, "tp": 2, "forward_s": "70e-12", "collectives": calls,
+                                 **half})  # fmt: skip
+    data["search"] = {"microbatch": [1], "tp": [1, 2], "dp": [2], "pp": [2], "per_stage": ["tp"]}
+    return data
+
+
 # Two replicas one after the other would keep hops inside nodes; these do not.
 CELL = Cell(1, Configuration(1, 1, 1, False), 3, DeviceMap(1, 2, 3, "dp-inner", 2))
+CHOICES = Configuration(1, 1, 1, False), Configuration(2, 1, 1, False)
+FREE_CELL = FreeCell(1, CHOICES, 3, 2, 2)
+PATH_CELL = PathCell(1, CHOICES, 3, 2, 2, "pp-inner", 3, (2, 3))
 
 
 def golden_coefficients(
-    objective: str = "fill-drain", constraint: str | None = None
+    objective: str = "fill-drain", constraint: str | None = None, cell: ProgramCell = CELL
 ) -> tuple[Costs, CellCoefficients]:
     """Return the problem's costs and the cell's coefficients."""
-    costs = Costs(build_problem(Problem, golden_data(objective, constraint), "golden"))
-    return costs, CoefficientSource(costs).of(CELL)
+    make = golden_data if cell is CELL else golden_choice_data
+    costs = Costs(build_problem(Problem, make(objective, constraint), "golden"))
+    return costs, CoefficientSource(costs).of(cell)
 
 
-def golden_files() -> dict[str, tuple[str, str | None, str]]:
-    """Return, for each file, the objective, the constraint and the family that it shows."""
-    files: dict[str, tuple[str, str | None, str]] = {
-        family: ("fill-drain", None, family) for family in FAMILIES if family != "objective"
+@dataclass(frozen=True)
+class GoldenFile:
+    """The objective, constraint, family of rows and cell that a file shows."""
+
+    objective: str
+    constraint: str | None
+    family: str
+    cell: ProgramCell = CELL
+
+
+def golden_files() -> dict[str, GoldenFile]:
+    """Return what each file shows."""
+    files = {
+        family: GoldenFile("fill-drain", None, family)
+        for family in FAMILIES
+        if family != "objective"
     }
-    files |= {f"objective_{name.replace('-', '_')}": (name, None, "objective")
-              for name in OBJECTIVES}  # fmt: skip
+    files |= {
+        f"objective_{name.replace('-', '_')}": GoldenFile(name, None, "objective")
+        for name in OBJECTIVES
+    }
     # The cell has tp = 1, so that every tp group is inside a node: no row.
     files |= {
-        name.replace("-", "_"): ("fill-drain", name, "constraints")
+        name.replace("-", "_"): GoldenFile("fill-drain", name, "constraints")
         for name in CONSTRAINT_FAMILIES
         if name != "tp-inside-node"
     }
+    files |= {
+        f"free_{family}": GoldenFile("fill-drain", None, family, FREE_CELL)
+        for family in (*FREE_FAMILIES, "options", "memory", "hops")
+        if family not in FAMILIES or family in ("options", "memory", "hops")
+    }
+    files |= {
+        f"free_{name.replace('-', '_')}": GoldenFile("fill-drain", name, "constraints", FREE_CELL)
+        for name in FREE_CONSTRAINT_FAMILIES
+        # Of two stages at most two are allowed anyway.
+        if name not in CONSTRAINT_FAMILIES
+        or FREE_CONSTRAINT_FAMILIES[name] is not CONSTRAINT_FAMILIES[name]
+    }
+    files["path"] = GoldenFile("fill-drain", None, "path", PATH_CELL)
     return files
 
 
-def family_lp(objective: str, constraint: str | None, family: str) -> str:
+def family_lp(shown: GoldenFile) -> str:
     """Return the LP file of the rows of one family, with the objective where that is the family."""
-    formulation = build(*golden_coefficients(objective, constraint))
-    keep_only(formulation, family)
+    formulation = build(*golden_coefficients(shown.objective, shown.constraint, shown.cell))
+    keep_only(formulation, shown.family)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "family.lp"
         formulation.model.write(str(path), io_options={"symbolic_solver_labels": True})
@@ -156,7 +207,7 @@ def keep_only(formulation: Formulation | GraphFormulation, family: str) -> None:
 def main() -> int:
     """Write all files."""
     for name, what in golden_files().items():
-        (GOLDEN / f"{name}.lp").write_text(family_lp(*what))
+        (GOLDEN / f"{name}.lp").write_text(family_lp(what))
     return 0
 
 

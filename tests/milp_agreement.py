@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
-from math import comb
+from math import comb, prod
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import brute_force
@@ -17,6 +17,8 @@ from nest_opt.milp.units import units
 from nest_opt.plan import Placement
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.problem import Configuration
+from nest_opt.problem.profile import Recompute
 from nest_opt.solver.highs import HighsSession
 
 
@@ -40,14 +42,20 @@ class OptimumComparison:
 
 def placement_count(k: CellCoefficients) -> int:
     """Return the number of ways to cut a cell's layers and to choose modes."""
-    return comb(k.layers - 1, k.stages - 1) * len(k.modes) ** k.stages
+    return comb(k.layers - 1, k.stages - 1) * prod(map(len, k.options))
 
 
 def placements(k: CellCoefficients) -> Iterator[Placement]:
     """Yield every placement of a cell, legal or not."""
     for inner in combinations(range(1, k.layers), k.stages - 1):
-        for modes in product(k.modes, repeat=k.stages):
+        for options in product(*k.options):
+            modes = tuple(option.mode for option in options)
             yield k.cell.placement((*inner, k.layers), modes)
+
+
+def placement_options(placement: Placement) -> tuple[tuple[Configuration, Recompute], ...]:
+    """Return what each stage of a placement chose."""
+    return tuple(zip(placement.configurations, placement.recompute, strict=True))
 
 
 def exact_coefficients(problem: Problem) -> list[CellCoefficients] | None:
@@ -92,7 +100,7 @@ def fixed_value(
 
     The value is rounded to 1e-4 ps: what is a whole number then agrees exactly.
     """
-    for variable, value in formulation.decisions(placement.ends, placement.recompute):
+    for variable, value in formulation.decisions(placement.ends, placement_options(placement)):
         variable.fix(value)
     answer = session.solve()
     if answer.solution is None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,7 @@ def test_a_gap_ends_the_search_early() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--family", "free"], "--family: found 'free'"),
+        (["--family", "loose"], "'loose'"),
         (["--gap", "1"], "gap: found 1"),
         (["--gap", "x"], "a number such as 1.25 is needed"),
         (["--time-limit", "-1"], "a number such as 1.25 is needed"),
@@ -274,6 +275,71 @@ def test_sources_that_are_refused(
     assert told in result.stderr
 
 
+# The free family
+
+SHARING = ROOT / "instances" / "small" / "replicas-share-a-node.json"
+
+
+def test_the_free_family_from_the_command_line(tmp_path: Path) -> None:
+    """`--family free` finds the better plan, lists its devices, and the file verifies."""
+    path = tmp_path / "plan.json"
+    aligned, free = run_json("exact", SHARING), run_json("exact", SHARING, "--family", "free")
+    assert (aligned["family"], free["family"]) == ("aligned", "free")
+    assert int(free["objective"]["value_ps"]) < int(aligned["objective"]["value_ps"])
+    assert free["status"] == "optimal"
+    assert free["dynamic_program"]["value_ps"] == aligned["objective"]["value_ps"]
+    assert run("exact", SHARING, "--family", "free", "-o", path).exit_code == 0
+    assert read_plan(path).order == "listed"
+    found = run_json("verify", path, "--exact")
+    assert found["objective"] == free["objective"]
+    assert found["exact"]["plan_gap"] < 0 == found["exact_free"]["plan_gap"]
+    text = run("verify", path, "--exact").stdout
+    assert "faster than every plan of the aligned family" in text
+    assert "no plan of the free family is faster" in text
+
+
+def test_verify_leaves_the_free_family_out_where_it_is_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On more devices than are worth trying the text says so, and the JSON has null."""
+    path = tmp_path / "plan.json"
+    run("solve", HOPS, "-o", path)
+    assert run_json("verify", path, "--exact")["exact_free"]["status"] == "optimal"
+    # The package's attribute of that name is the command.
+    monkeypatch.setattr(import_module("nest_opt.cli.verify_command"), "FREE_DEVICES", 3)
+    assert run_json("verify", path, "--exact")["exact_free"] is None
+    assert "not searched: 4 devices are more than 3" in run("verify", path, "--exact").stdout
+
+
+def test_a_bound_above_a_known_plan_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the free family, a bound above the dynamic program's plan is refused."""
+    from nest_opt.milp import exact as programs
+
+    real = programs.exact
+
+    def wrong(*arguments: object, **names: object) -> ExactSearch:
+        found = real(*arguments, **names)  # type: ignore[arg-type]
+        return replace(found, bound_ps=10**15)
+
+    monkeypatch.setattr("nest_opt.milp.exact.exact", wrong)
+    with pytest.raises(ConsistencyError, match="claims a bound of"):
+        exact(read_problem(HOPS), family="free")
+
+
+def test_interrupted_before_the_programs_the_free_bound_is_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The dynamic program's bound is one of the aligned family, so the free one's is 0."""
+
+    def stop(*_: object, **__: object) -> ExactSearch:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nest_opt.milp.exact.exact", stop)
+    result = exact(read_problem(HOPS), family="free")
+    assert (result.family, result.status, result.bound_ps) == ("free", "interrupted", 0)
+    assert result.plan == result.start.plan
+
+
 # verify --exact
 
 
@@ -316,7 +382,8 @@ def test_a_plan_outside_the_family_may_be_faster(tmp_path: Path) -> None:
     assert about["exact"]["plan_gap"] < 0
     text = run("verify", path, "--exact").stdout
     assert "faster than every plan of the aligned family" in text
-    assert "outside the aligned family: order pp-inner, pitch 2" in text
+    assert "aligned, and the plan is outside it: order pp-inner, pitch 2" in text
+    assert "free, and the plan is a member" in text
 
 
 def test_a_member_below_the_bound_is_a_defect(

@@ -11,7 +11,7 @@ from random_instances import random_problem
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import enumerate_cells
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.family import outside
+from nest_opt.plan.family import outside_aligned
 from nest_opt.plan.placement import DeviceMap, MapOrder
 from nest_opt.problem.files import read_problem, to_json_data
 from nest_opt.problem.validation import build
@@ -39,7 +39,7 @@ def test_the_family_has_the_cells_that_enumeration_finds(seed: int) -> None:
             device_map = replace(cell.device_map, order=order, pitch=pitch)
             other = replace(cell, device_map=device_map)
             ends = (*range(1, device_map.stages), len(problem.model.ids))
-            found = outside(costs, other.placement(ends, (mode,) * device_map.stages))
+            found = outside_aligned(costs, other.placement(ends, (mode,) * device_map.stages))
             member = (other.pair, *_starts(device_map)) in starts
             assert (found is None) == member, (other, found)
             inside += member
@@ -68,9 +68,11 @@ def test_what_puts_a_plan_outside_the_family() -> None:
         ({"order": ["dp-inner"]}, "order pp-inner, pitch 2"),
     ):
         data = {**to_json_data(problem), "search": search}
-        assert outside(Costs(build(Problem, data, "narrow")), placement) == told
+        assert outside_aligned(Costs(build(Problem, data, "narrow")), placement) == told
     full = replace(placement, recompute=("full", "none"))
     data = {**to_json_data(problem), "search": {"recompute": ["none"]}}
-    assert outside(Costs(build(Problem, data, "narrow")), full) == "recompute full of stage 0"
+    assert (
+        outside_aligned(Costs(build(Problem, data, "narrow")), full) == "recompute full of stage 0"
+    )
     two = replace(placement, microbatch=2)
-    assert outside(Costs(problem), two) == "microbatch 2, tp=1 cp=1 ep=1"
+    assert outside_aligned(Costs(problem), two) == "microbatch 2, tp=1 cp=1 ep=1"

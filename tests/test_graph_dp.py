@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_running import run
-from random_graphs import random_graph_data
+from random_graphs import random_graph, random_graph_data
 from test_graph_problem import graph_data, read
 
 import nest_opt
@@ -27,6 +27,8 @@ from nest_opt.dp.graph.downsets import count_downsets, empty_set
 from nest_opt.dp.graph.followers import merge_followers
 from nest_opt.dp.graph.order import breadth_first, depth_first, members, strong_components
 from nest_opt.dp.graph.sweep import Sweep
+from nest_opt.errors import ConsistencyError
+from nest_opt.graph_api import exact_graph
 from nest_opt.models.dnn_partitioning import read_dnn_partitioning
 from nest_opt.plan.graph_check import check_graph
 from nest_opt.plan.graph_evaluate import evaluate_graph, evaluate_graph_stage
@@ -423,3 +425,39 @@ def test_command_solves_and_writes_a_plan(tmp_path: Path) -> None:
     refused = run("solve", problem, "--what-if", "pp=2")
     assert refused.exit_code == 2
     assert "no dimensions to fix" in refused.stderr
+
+
+def test_exact_begins_with_the_best_contiguous_split() -> None:
+    """`exact` of either split has the dynamic program's value, and is at least as good."""
+    better = 0
+    for seed in range(12):
+        problem = random_graph(seed)
+        for split in ("contiguous", "any"):
+            of_split = problem.model_copy(
+                update={"job": problem.job.model_copy(update={"split": split})}
+            )
+            result = exact_graph(of_split)
+            contiguous = search(replace(build_graph_table(problem), contiguous=True))
+            assert result.contiguous_ps == contiguous.value_ps
+            if result.contiguous_ps is None or result.evaluation is None:
+                continue
+            if split == "contiguous":
+                assert result.evaluation.value_ps == result.contiguous_ps
+            assert result.evaluation.value_ps <= result.contiguous_ps
+            better += result.evaluation.value_ps < result.contiguous_ps
+    assert better
+
+
+def test_a_contiguous_plan_below_the_bound_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program's plan that the dynamic program rules out is told of as a defect."""
+    problem = next(
+        problem
+        for problem in map(random_graph, range(50))
+        if problem.job.split == "contiguous" and search(build_graph_table(problem)).value_ps
+    )
+    found = search(build_graph_table(problem))
+    assert found.bound_ps is not None
+    wrong = replace(found, placement=None, value_ps=None, bound_ps=found.bound_ps + 1)
+    monkeypatch.setattr("nest_opt.graph_api.search", lambda *_, **__: wrong)
+    with pytest.raises(ConsistencyError, match="none is below"):
+        exact_graph(problem)

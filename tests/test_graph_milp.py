@@ -39,6 +39,7 @@ from nest_opt.milp.graph.extract import graph_placement, stages_of
 from nest_opt.milp.graph.heuristic import best_cuts, interval_loads
 from nest_opt.milp.graph.memory import forbid_overfull
 from nest_opt.milp.graph.moves import improve
+from nest_opt.milp.graph.neighbourhoods import neighbourhoods
 from nest_opt.milp.graph.parts import parts
 from nest_opt.milp.graph.search import search
 from nest_opt.models.dnn_partitioning import read_dnn_partitioning
@@ -307,6 +308,33 @@ def test_first_incumbents_are_legal() -> None:
         assert values[0] <= values[1], seed
         better += values[0] < values[1]
     assert better > 10
+
+
+def test_neighbourhoods_keep_the_top_and_leave_some_out() -> None:
+    """Each has the stage of the largest load, none has all stages, and none comes twice."""
+    found = list(neighbourhoods([5, 9, 1, 3, 7, 2]))
+    assert found[:2] == [{1, 2}, {1, 5}]
+    assert all(1 in free and 2 <= len(free) <= 4 for free in found)
+    assert len(set(found)) == len(found) == 5 + 10 + 10
+    assert list(neighbourhoods([3, 4])) == []
+
+
+def test_neighbourhoods_improve_without_the_whole_program() -> None:
+    """Where no move helps, the programs of neighbourhoods do, and keep the parts elsewhere.
+
+    Six parts on three devices, two and two: the heaviest shares with either
+    of the others only by a swap.
+    """
+    kind = GraphKind("accelerator", (0, 1, 2), 100, True, (9, 8, 6, 2, 4, 4), (50,) * 6)
+    table = GraphTable(tuple("abcdef"), (kind,), (), (0,) * 6, (), (), False)
+    start = GraphPlacement(
+        (GraphStage(0, (0, 1)), GraphStage(1, (2, 3)), GraphStage(2, (4, 5)))
+    )  # fmt: skip
+    found = search(table, SearchLimits(node_limit=0), start=start, orders=0)
+    assert found.value_ps is not None
+    assert found.value_ps < evaluate_graph(table, start).value_ps
+    assert found.placement is not None
+    assert not check_graph(table, found.placement)
 
 
 # Limits and starts

@@ -24,6 +24,7 @@ from milp_agreement import (
     exact_coefficients,
     fixed_value,
     placement_count,
+    placement_options,
     placements,
 )
 from milp_instances import whole_number_data
@@ -33,10 +34,11 @@ from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans
 from nest_opt.errors import ModelError, PlanError, SolverError
 from nest_opt.milp.bounds import bound_ps
-from nest_opt.milp.build import FAMILIES, build
+from nest_opt.milp.build import FAMILIES, FREE_FAMILIES, PATH_FAMILIES, build
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.coefficients import CoefficientSource
 from nest_opt.milp.constraints import FAMILIES as CONSTRAINT_FAMILIES
+from nest_opt.milp.constraints import FREE_FAMILIES as FREE_CONSTRAINT_FAMILIES
 from nest_opt.milp.exact import exact
 from nest_opt.milp.export import export, first_cell
 from nest_opt.milp.memory import forbid_overfull
@@ -114,7 +116,7 @@ def test_a_start_does_not_mislead(seed: int) -> None:
     costs = Costs(problem)
     cell = placement_cell(problem, placement)
     formulation = build(costs, CoefficientSource(costs).of(cell))
-    start = formulation.decisions(placement.ends, placement.recompute)
+    start = formulation.decisions(placement.ends, placement_options(placement))
     answer = HighsSession(formulation.model).solve(start=start)
     assert "MIP start solution is feasible" in answer.report.log
     assert answer.solution is not None
@@ -320,15 +322,15 @@ def test_one_byte_in_three_times_ten_to_the_ten_counts(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", golden_files())
 def test_golden_files(name: str) -> None:
     """The LP file of each family is the golden one (`tests/golden_models.py` writes them anew)."""
-    assert family_lp(*golden_files()[name]) == (GOLDEN / f"{name}.lp").read_text()
+    assert family_lp(golden_files()[name]) == (GOLDEN / f"{name}.lp").read_text()
 
 
 def test_no_family_is_without_a_golden_file() -> None:
     """Every family, objective and constraint has its file with at least one row, and no other."""
     files = {path.stem for path in GOLDEN.glob("*.lp")}
     assert files == set(golden_files())
-    shown = {family for _, _, family in golden_files().values()}
-    assert shown == {*FAMILIES, "constraints"}
+    shown = {what.family for what in golden_files().values()}
+    assert shown == {*FAMILIES, *FREE_FAMILIES, *PATH_FAMILIES, "constraints"}
     for name in files:
         assert re.search(r"^c_[elu]_", (GOLDEN / f"{name}.lp").read_text(), re.MULTILINE), name
 
@@ -337,7 +339,9 @@ def test_families_carry_their_equations() -> None:
     """Each family's docstring names the equation that the page's table places there."""
     rows = re.findall(r"^\| \((\d+)\) .*`(nest_opt\.milp\.[\w.]+)` \|$", PAGE.read_text(), re.M)
     placed = {name: number for number, name in rows if int(number) >= 23}
-    for function in (*FAMILIES.values(), *CONSTRAINT_FAMILIES.values()):
+    programs = FAMILIES, FREE_FAMILIES, PATH_FAMILIES
+    constraints = CONSTRAINT_FAMILIES, FREE_CONSTRAINT_FAMILIES
+    for function in {f for group in (*programs, *constraints) for f in group.values()}:
         name = f"{function.__module__}.{function.__name__}"
         documented = inspect.getdoc(function)
         assert documented is not None

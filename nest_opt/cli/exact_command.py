@@ -38,7 +38,7 @@ time_limit_option = click.option(
     "--family",
     type=click.Choice(FAMILIES),
     default="aligned",
-    help="The family of plans to search (free: not yet).",
+    help="The family of plans: aligned device maps, as of `solve`, or any devices.",
 )
 @time_limit_option
 @click.option(
@@ -74,17 +74,16 @@ def exact_command(
 
     The problem is a file, or derived from --model, --cluster, --devices and
     --global-batch. The plan that `solve` finds is the first incumbent. Of a
-    placement graph, where programs run by themselves, the family is the
-    problem's split. Ctrl-C ends the search and prints incumbent and bound.
+    placement graph the family is the problem's split. Ctrl-C ends the search
+    and prints incumbent and bound.
     """
-    check_family(family)
     check_source(problem_path, asked)
     limit_s = None if time_limit_s is None else float(time_limit_s)
     result: ExactResult | GraphExactResult | None = None
     derived: DerivedProblem | None = None
     # Interrupted before the search began, there is nothing to show.
     with suppress(KeyboardInterrupt):
-        result, derived = _search(problem_path, asked, limit_s, float(gap), fixes, output)
+        result, derived = _search(problem_path, asked, family, limit_s, float(gap), fixes, output)
     if as_json:
         from nest_opt.cli.json_output import print_json
 
@@ -98,24 +97,10 @@ def exact_command(
     return 0 if result and result.plan else EXIT_NO
 
 
-def check_family(family: str) -> None:
-    """Refuse the family that has no programs.
-
-    Raises
-    ------
-    click.UsageError
-        If it is not `aligned`.
-    """
-    if family != "aligned":
-        raise click.UsageError(
-            f"--family: found {family!r}, the exact search knows 'aligned' only: leave the option "
-            "out, or give --family aligned"
-        )
-
-
 def _search(
     problem_path: Path | None,
     asked: Asked,
+    family: str,
     time_limit_s: float | None,
     gap: float,
     fixes: tuple[str, ...],
@@ -139,6 +124,7 @@ def _search(
             gap=gap,
             progress=progress,
             watch=progress.program,
+            family="free" if family == "free" else "aligned",
         )
     if output and result.plan:
         write_text(output, files.to_json_text(result.plan))

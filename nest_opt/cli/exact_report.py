@@ -1,6 +1,6 @@
 """What `exact` prints, and `verify --exact` besides."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -48,16 +48,33 @@ def exact_report(
     yield facts(last)
 
 
-def optimum_report(verified: VerifyResult, result: ExactResult | None) -> Iterator[RenderableType]:
-    """Yield what is known of a plan's distance from the best plan of the family."""
-    yield Text()
-    if result is None or verified.evaluation is None:
+def optimum_report(
+    verified: VerifyResult, results: Sequence[ExactResult], skipped: str | None = None
+) -> Iterator[RenderableType]:
+    """Yield what is known of a plan's distance from the best plan of each family.
+
+    `skipped` says why the free family was not searched.
+    """
+    if not results or verified.evaluation is None:
+        yield Text()
         yield facts({"optimum": "not searched: the plan is not legal, so it has no gap"})
         return
+    for result in results:
+        yield Text()
+        yield from _family_report(verified, verified.evaluation.value_ps, result)
+    if skipped and len(results) == 1:
+        yield Text()
+        yield facts({"free": skipped})
+
+
+def _family_report(
+    verified: VerifyResult, value_ps: int, result: ExactResult
+) -> Iterator[RenderableType]:
     found = outside_family(verified, result)
     rows = {
-        "gap": _plan_gap_text(verified.evaluation.value_ps, result.bound_ps),
-        "family": "a member" if found is None else f"outside the {result.family} family: {found}",
+        "gap": _plan_gap_text(value_ps, result),
+        "family": f"{result.family}, "
+        + ("and the plan is a member" if found is None else f"and the plan is outside it: {found}"),
     }
     rows["optimum"] = _optimum_text(result)
     rows["solve"] = _start_text(result)
@@ -83,15 +100,15 @@ def _bound_text(result: ExactResult) -> str:
     return f"{text}: no plan of the {result.family} family is faster{than}"
 
 
-def _plan_gap_text(value_ps: int, bound_ps: int | None) -> str:
-    gap = gap_above(value_ps, bound_ps)
+def _plan_gap_text(value_ps: int, result: ExactResult) -> str:
+    gap, family = gap_above(value_ps, result.bound_ps), result.family
     if gap is None:
-        return "none: the aligned family has no plan"
+        return f"none: the {family} family has no plan"
     if gap < 0:
-        return f"{gap_text(gap)}: faster than every plan of the aligned family"
+        return f"{gap_text(gap)}: faster than every plan of the {family} family"
     if gap == 0:
-        return "0%: no plan of the aligned family is faster"
-    return f"at most {gap_text(gap)} of its time could be saved within the aligned family"
+        return f"0%: no plan of the {family} family is faster"
+    return f"at most {gap_text(gap)} of its time could be saved within the {family} family"
 
 
 def _optimum_text(result: ExactResult) -> str:
@@ -117,5 +134,5 @@ def _start_text(result: ExactResult) -> str:
 def _search_text(result: ExactResult) -> str:
     return (
         f"{count_text(result.cells, 'cell')}, {result.cells_pruned:,} pruned, "
-        f"{count_text(result.cells_solved, 'program')}, {number_text(result.wall_s, 3)} s"
+        f"{result.cells_solved:,} solved, {number_text(result.wall_s, 3)} s"
     )

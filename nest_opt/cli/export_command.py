@@ -115,23 +115,44 @@ def _export(problem: "Problem", path: Path, file_format: Literal["lp", "mps"]) -
 
     costs = Costs(problem)
     formulation = export(costs, first_cell(costs), path, file_format)
-    cell = formulation.coefficients.cell
-    device_map = cell.device_map
-    data = {
-        "microbatch": cell.microbatch,
-        **cell.configuration._asdict(),
-        "dp": device_map.replicas,
-        "pp": device_map.stages,
-        "order": device_map.order,
-        "pitch": device_map.pitch,
-    }
-    sp = "on" if data["sp"] else "off"
+    data = _cell(formulation)
+    tp = "by stage" if data["tp"] is None else data["tp"]
+    sp = {None: "by stage", True: "on", False: "off"}[data["sp"]]
     words = {
-        "cell": f"microbatch {data['microbatch']}, tp {data['tp']}, cp {data['cp']}, "
+        "cell": f"microbatch {data['microbatch']}, tp {tp}, cp {data['cp']}, "
         f"ep {data['ep']}, sp {sp}, dp {data['dp']}, pp {data['pp']}",
         "placement": f"rank order {data['order']}, pitch {data['pitch']}",
     }
     return _Program(formulation, data, words)
+
+
+def _cell(formulation: "Formulation") -> dict[str, Any]:
+    from nest_opt.milp.cells import PathCell
+    from nest_opt.plan.placement import Cell
+    from nest_opt.problem import Configuration
+
+    cell = formulation.coefficients.cell
+    if isinstance(cell, Cell):
+        device_map = cell.device_map
+        choices: tuple[Configuration, ...] = (cell.configuration,)
+        order, pitch = str(device_map.order), device_map.pitch
+        replicas, stages = device_map.replicas, device_map.stages
+    else:
+        assert isinstance(cell, PathCell)
+        choices, order, pitch = cell.choices, cell.order, cell.pitch
+        replicas, stages = cell.replicas, cell.stages
+    return {
+        "microbatch": cell.microbatch,
+        # What the stages of the program choose is open.
+        **{
+            name: values[0] if len(set(values)) == 1 else None
+            for name, values in zip(Configuration._fields, zip(*choices, strict=True), strict=True)
+        },
+        "dp": replicas,
+        "pp": stages,
+        "order": order,
+        "pitch": pitch,
+    }
 
 
 def _export_graph(problem: "Problem", path: Path, file_format: Literal["lp", "mps"]) -> _Program:

@@ -98,7 +98,11 @@ def graph_exact_report(
         yield graph_headline(result.status, result.problem, result.evaluation)
         yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
         yield graph_stage_table(result.plan, result.evaluation)
-    rows = {"proof by": _voucher_text(result), "search": _search_text(result)}
+    rows = {
+        "solve": _contiguous_text(result),
+        "proof by": _voucher_text(result),
+        "search": _search_text(result),
+    }
     if output and result.plan:
         rows["written"] = str(output)
     yield facts(rows)
@@ -131,6 +135,13 @@ def _bound_text(result: GraphExactResult | GraphSolveResult) -> str:
     split = _SPLITS[result.problem.job.split]
     bound = f"{seconds_text(result.bound_ps)}, gap {gap_text(result.gap)}"
     return f"{bound}: no {split} is faster{than}"
+
+
+def _contiguous_text(result: GraphExactResult) -> str:
+    """Return what the dynamic program found first."""
+    if result.contiguous_ps is None:
+        return "no contiguous split: none fits, or there are too many downsets"
+    return f"contiguous split of {seconds_text(result.contiguous_ps)} by the dynamic program"
 
 
 def _voucher_text(result: GraphExactResult) -> str:

@@ -24,7 +24,7 @@ def exact_json(result: ExactResult) -> Object:
         broken=(),
         conflict=result.conflict,
     )
-    data = {**solve_json(same), "status": result.status}
+    data = {**solve_json(same), "status": result.status, "family": result.family}
     if result.status == "infeasible":
         # Also where the dynamic program, without a rule, had only a bound.
         data["diagnosis"] = diagnosis_json(failure(same))

@@ -64,6 +64,7 @@ def graph_exact_json(result: GraphExactResult) -> Object:
         "family": result.family,
         **graph_value_json(result.problem, result.evaluation),
         **_bound(result),
+        **time_json("contiguous", result.contiguous_ps),
         "gap": result.gap,
         "plan": None if plan is None else to_json_data(plan),
         "devices": None if plan is None else graph_devices_json(plan),

@@ -236,6 +236,7 @@ def degrees_json(plan: Plan) -> Object:
         "ep": plan.ep,
         "sp": plan.sp,
         "dp": plan.dp,
+        "zero": plan.zero,
         "pp": len(plan.stages),
         "order": plan.order,
         "pitch": plan.pitch,

@@ -46,7 +46,7 @@ class Sharding(NamedTuple):
 
     @property
     def round_operations(self) -> tuple[SyncOperation, ...]:
-        """What each layer does over its copies in every microbatch: equation (44)."""
+        """What each layer does over its copies in every microbatch: equation (60)."""
         if self.zero == 3:
             return ("all-gather", "all-gather", "reduce-scatter")
         return ("reduce-scatter",) if self.zero == 2 and self.rounds > 1 else ()
@@ -55,7 +55,7 @@ class Sharding(NamedTuple):
 def sharded_pair(
     table: CostTable, pair: tuple[int, Configuration], sharding: Sharding
 ) -> PairCosts:
-    """Return the costs of a pair with the memory of a ZeRO level: equations (12) and (45)."""
+    """Return the costs of a pair with the memory of a ZeRO level: equations (12) and (61)."""
     costs = table.pairs[pair]
     if sharding.zero == 0:
         return costs
@@ -88,14 +88,20 @@ def step_sync(
 
 
 def round_times(
-    table: CostTable, pair: tuple[int, Configuration], sharding: Sharding, levels: Sequence[int]
+    table: CostTable,
+    pair: tuple[int, Configuration],
+    sharding: Sharding,
+    levels: Sequence[int],
+    operations: Sequence[SyncOperation] | None = None,
 ) -> Row | None:
     """Return what each row's collectives over its copies take in a round; None if there are none.
 
-    `levels` are those of the copies of each class. A layer calls them by
-    itself: its latency is in every one, and layers without parameters of a
-    class call nothing.
+    `levels` are those of the copies of each class, `operations` some of those
+    of a round. A layer calls them by itself: its latency is in every one, and
+    layers without parameters of a class call nothing.
     """
+    if operations is None:
+        operations = sharding.round_operations
     found = []
     for name, level in zip(CLASSES, levels, strict=True):
         parameters = table.pairs[pair].parameters[name]
@@ -104,7 +110,7 @@ def round_times(
                 call.fixed_ps + time if count else 0
                 for count, time in zip(parameters, call.row_ps, strict=True)
             )
-            for call in _calls(table, pair[1], name, sharding, level, sharding.round_operations)
+            for call in _calls(table, pair[1], name, sharding, level, operations)
         ]
     return _sum(found) if found else None
 

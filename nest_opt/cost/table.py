@@ -181,7 +181,8 @@ def refuse_overflow(table: CostTable) -> None:
         if any(table.zero):
             # Both classes at once, and in every layer a call of its own three times a microbatch.
             total = 8 * (table.layer_count * sync.fixed_ps + total)
-        refuse_total(f"{key.operation} over {key.copies} ranks", total, "ps")
+        what = "gradient all-reduce" if key.operation == "all-reduce" else key.operation
+        refuse_total(f"{what} over {key.copies} ranks", total, "ps")
 
 
 def refuse_total(what: str, total: int, unit: str) -> None:

@@ -6,17 +6,26 @@ from typing import Any
 import pyomo.environ as pyo
 
 from nest_opt.milp.assignment import add_assignment
+from nest_opt.milp.cells import FreeCell, PathCell
 from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.constraints import add_constraints
+from nest_opt.milp.counting import add_counting
+from nest_opt.milp.devices import add_devices, add_near, add_room, add_symmetry
 from nest_opt.milp.hops import add_hops
 from nest_opt.milp.index_sets import open_pairs
+from nest_opt.milp.level_load import add_level_load, add_level_sync
 from nest_opt.milp.memory import add_memory
-from nest_opt.milp.objective import add_objective
+from nest_opt.milp.near import add_levels
+from nest_opt.milp.objective import add_objective, add_slowest
 from nest_opt.milp.options import add_options
+from nest_opt.milp.path import add_path
+from nest_opt.milp.runs import add_runs
 from nest_opt.milp.stage_load import add_stage_load
 from nest_opt.milp.sync import add_exposed_sync, add_sync
 from nest_opt.milp.units import Units, units
 from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.placement import Cell
+from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
 
 # In the order of the formulation page: later ones use the variables of earlier ones.
@@ -30,6 +39,30 @@ FAMILIES = {
     "exposed_sync": add_exposed_sync,
     "objective": add_objective,
 }
+
+# The free family, with devices left out: levels are what each could be by itself.
+RELAXED_FAMILIES = {
+    "assignment": add_assignment,
+    "options": add_options,
+    "room": add_room,
+    "memory": add_memory,
+    "runs": add_runs,
+    "hops": add_hops,
+    "levels": add_levels,
+    "counting": add_counting,
+    "level_load": add_level_load,
+    "level_sync": add_level_sync,
+    "exposed_sync": add_exposed_sync,
+    "objective": add_objective,
+    "slowest": add_slowest,
+}
+DEVICE_FAMILIES = {"devices": add_devices, "near": add_near, "symmetry": add_symmetry}
+FREE_FAMILIES = {**RELAXED_FAMILIES, **DEVICE_FAMILIES}
+
+# The aligned family where stages choose their configurations.
+PATH_FAMILIES = {
+    name: add for name, add in RELAXED_FAMILIES.items() if name not in ("room", "counting")
+} | {"path": add_path}
 
 
 @dataclass(frozen=True)
@@ -52,24 +85,34 @@ class Formulation:
     rows: dict[str, tuple[str, ...]]
 
     def decisions(
-        self, ends: tuple[int, ...], modes: tuple[Recompute, ...]
+        self, ends: tuple[int, ...], chosen: tuple[tuple[Configuration, Recompute], ...]
     ) -> list[tuple[Any, int]]:
-        """Return (variable, value) of every binary for given stage ends and modes."""
+        """Return (variable, value) of every binary for given stage ends and options.
+
+        Those of devices and levels are not among them.
+        """
         k = self.coefficients
         values = [
             (self.model.C[layer, stage], int(layer < ends[stage])) for layer, stage in open_pairs(k)
         ]
-        if len(k.modes) > 1:
-            values += [
-                (self.model.mode[stage, mode], int(chosen == mode))
-                for stage, chosen in enumerate(modes)
-                for mode in k.modes
-            ]
+        values += [
+            (self.model.mode[stage, option.label], int(option[:2] == chosen[stage]))
+            for stage, options in enumerate(k.options)
+            if len(options) > 1
+            for option in options
+        ]
         return values
 
 
-def build(costs: Costs, coefficients: CellCoefficients) -> Formulation:
+def build(costs: Costs, coefficients: CellCoefficients, relaxed: bool = False) -> Formulation:
     """Build the program of one cell.
+
+    Parameters
+    ----------
+    costs, coefficients
+        The problem and the cell's numbers.
+    relaxed
+        Whether to leave devices out, in the free family.
 
     Raises
     ------
@@ -77,26 +120,39 @@ def build(costs: Costs, coefficients: CellCoefficients) -> Formulation:
         If a constraint has no family, or coefficients are too far apart.
     """
     scale = units(coefficients)
+    families = FAMILIES
+    if isinstance(coefficients.cell, PathCell):
+        families = PATH_FAMILIES
+    elif isinstance(coefficients.cell, FreeCell):
+        families = RELAXED_FAMILIES if relaxed else FREE_FAMILIES
     model: Any = pyo.ConcreteModel(name=model_name(coefficients))
     rows = {}
-    for name, add in FAMILIES.items():
+    for name, add in families.items():
         before = _row_components(model)
         add(model, coefficients, scale)
         rows[name] = tuple(sorted(_row_components(model) - before))
     before = _row_components(model)
-    add_constraints(model, costs, coefficients)
+    add_constraints(model, costs, coefficients, relaxed)
     rows["constraints"] = tuple(sorted(_row_components(model) - before))
     return Formulation(model, coefficients, scale, rows)
 
 
 def model_name(k: CellCoefficients) -> str:
     """Return a cell's name in exported files: its degrees and device map."""
-    tp, cp, ep, sp = k.cell.configuration
-    device_map = k.cell.device_map
-    zero = f"z{k.cell.zero}_" if k.cell.zero else ""
+    cell = k.cell
+    if isinstance(cell, Cell):
+        tp, cp, ep, sp = cell.configuration
+        zero = f"z{cell.zero}_" if cell.zero else ""
+        return (
+            f"b{cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}"
+            f"d{cell.device_map.replicas}_S{k.stages}_{cell.device_map.order}_"
+            f"P{cell.device_map.pitch}_{k.objective}"
+        )
+    first = cell.choices[0]
+    kind = f"{cell.order}_P{cell.pitch}" if isinstance(cell, PathCell) else "free"
     return (
-        f"b{k.cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}"
-        f"d{device_map.replicas}_S{k.stages}_{device_map.order}_P{device_map.pitch}_{k.objective}"
+        f"b{cell.microbatch}_cp{first.cp}_ep{first.ep}_d{cell.replicas}_S{k.stages}_{kind}_"
+        f"{k.objective}"
     )
 
 

@@ -1,28 +1,132 @@
-"""The cells of the aligned family, from its definition: equations (5) to (7)."""
+"""The cells of both families, from their definitions: equations (5) to (7) and (44)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.family import aligned_maps
-from nest_opt.plan.placement import Cell
+from nest_opt.plan.family import aligned_maps, replica_pitches, stage_pitches
+from nest_opt.plan.placement import AlignedOrder, Cell
+from nest_opt.problem import Configuration
 
 
-def aligned_cells(costs: Costs) -> Iterator[Cell]:
+@dataclass(frozen=True)
+class FreeCell:
+    """The degrees that a program of the free family fixes.
+
+    Attributes
+    ----------
+    microbatch, rounds
+        b and m.
+    choices
+        The configurations that each stage may choose among; cp and ep are the same.
+    replicas, stages
+        d and S.
+    """
+
+    microbatch: int
+    choices: tuple[Configuration, ...]
+    rounds: int
+    replicas: int
+    stages: int
+
+    @property
+    def least_devices(self) -> int:
+        """Devices that a placement of the cell takes at least."""
+        return self.replicas * self.stages * min(k.block_size for k in self.choices)
+
+
+@dataclass(frozen=True)
+class PathCell(FreeCell):
+    """A cell of the aligned family whose stages choose their configurations.
+
+    Attributes
+    ----------
+    order, pitch
+        The device map's: where a stage starts follows from the sizes before.
+    sizes
+        For `pp-inner`, the devices that a replica may have in all to have this
+        pitch; for `dp-inner`, the largest block that a stage may have, alone.
+    """
+
+    order: AlignedOrder
+    pitch: int
+    sizes: tuple[int, ...]
+
+    def start(self, replica: int, stage: int, before: int, k: Configuration) -> int:
+        """Return the first device of a block, (6), from the devices of the stages before."""
+        if self.order == "pp-inner":
+            return replica * self.pitch + before
+        return stage * self.pitch + replica * k.block_size
+
+
+# What a program is written for.
+ProgramCell = Cell | FreeCell
+
+
+def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
     """Yield every cell of the aligned family; of equal device maps, the first in the tie order."""
+    for cell in free_cells(costs):
+        if len(cell.choices) > 1:
+            yield from _path_cells(costs, cell)
+            continue
+        (k,) = cell.choices
+        problem = costs.problem
+        for device_map in aligned_maps(
+            costs.network.group_sizes,
+            problem.cluster.device_count,
+            k.block_size,
+            cell.replicas,
+            cell.stages,
+            problem.search,
+        ):
+            for zero in sorted(problem.search.zero):
+                yield Cell(cell.microbatch, k, cell.rounds, device_map, zero)
+
+
+def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
+    """Yield the cells of each order and pitch: (7)."""
+    problem, groups = costs.problem, costs.network.group_sizes
+    devices, search = problem.cluster.device_count, problem.search
+    sizes = {k.block_size for k in cell.choices}
+    totals = {0}
+    for _ in range(cell.stages):
+        totals = {total + size for total in totals for size in sizes}
+    of_pitch: dict[int, list[int]] = {}
+    for total in sorted(totals):
+        if total * cell.replicas <= devices:
+            for pitch in replica_pitches(groups, devices, total, cell.replicas, search):
+                of_pitch.setdefault(pitch, []).append(total)
+    maps: list[tuple[AlignedOrder, int, tuple[int, ...]]] = [
+        ("pp-inner", pitch, tuple(found)) for pitch, found in sorted(of_pitch.items())
+    ]
+    pitches = stage_pitches(groups, devices, sizes, cell.replicas, cell.stages, search)
+    maps += [("dp-inner", pitch, (largest,)) for pitch, largest in pitches]
+    for order, pitch, allowed in maps:
+        yield PathCell(
+            cell.microbatch, cell.choices, cell.rounds, cell.replicas, cell.stages,
+            order, pitch, allowed,
+        )  # fmt: skip
+
+
+def free_cells(costs: Costs) -> Iterator[FreeCell]:
+    """Yield every cell of the free family (44): b, d, S and what each stage may choose.
+
+    Configurations that may change from stage to stage are choices of one cell.
+    """
     problem, table = costs.problem, costs.table
-    devices, groups = problem.cluster.device_count, costs.network.group_sizes
-    search = problem.search
-    for (microbatch, configuration), degrees in table.replicas.items():
-        a = configuration.block_size
-        for replicas in degrees:
-            rounds = rounds_per_batch(problem.job, microbatch, configuration.ep, replicas)
-            # The table lists only degrees that divide the batch.
+    devices, per_stage = problem.cluster.device_count, problem.search.per_stage
+    pairs: dict[tuple[int, ...], list[tuple[int, Configuration]]] = {}
+    for microbatch, k in table.replicas:
+        fixed = {"tp": k.tp, "sp": k.sp}
+        own = tuple(-1 if name in per_stage else int(value) for name, value in fixed.items())
+        pairs.setdefault((microbatch, k.cp, k.ep, *own), []).append((microbatch, k))
+    for (microbatch, _, ep, *_), members in pairs.items():
+        for replicas in sorted({d for pair in members for d in table.replicas[pair]}):
+            choices = tuple(k for b, k in members if replicas in table.replicas[b, k])
+            rounds = rounds_per_batch(problem.job, microbatch, ep, replicas)
             assert rounds is not None
-            most = min(table.layer_count, devices // (a * replicas))
-            for stages in range(1, most + 1):
-                if search.pp and stages not in search.pp:
-                    continue
-                for device_map in aligned_maps(groups, devices, a, replicas, stages, search):
-                    for zero in sorted(search.zero):
-                        yield Cell(microbatch, configuration, rounds, device_map, zero)
+            least = min(k.block_size for k in choices)
+            for stages in range(1, min(table.layer_count, devices // (least * replicas)) + 1):
+                if not problem.search.pp or stages in problem.search.pp:
+                    yield FreeCell(microbatch, choices, rounds, replicas, stages)

@@ -1,22 +1,40 @@
 """The numbers of one cell's program, exact integers from the cost table; no Pyomo here."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
-from nest_opt.cost.table import CLASSES, ParameterClass, Row
+from nest_opt.cost.table import CLASSES, PairCosts, ParameterClass, Row
 from nest_opt.errors import ModelError
+from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.levels import NO_HOP, Levels, StageLevels, stage_levels
+from nest_opt.milp.ranks import least_levels
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.placement import Cell
+from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
-from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Recompute
+from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Group, Recompute
 
 Terms = TypeVar("Terms")
+
+
+class Option(NamedTuple):
+    """What a stage may choose: a configuration and a recomputation mode.
+
+    Attributes
+    ----------
+    configuration, mode
+        The choice.
+    label
+        Its name in the program: the mode, after tp and sp where these may differ.
+    """
+
+    configuration: Configuration
+    mode: Recompute
+    label: str
 
 
 @dataclass(frozen=True)
@@ -26,14 +44,14 @@ class LoadTerms:
     Attributes
     ----------
     layer_ps
-        Per mode and layer, (8) and (9), and (44) where there is any.
+        Per option and layer, (8) and (9), and (60) where rounds have it.
     hop_in_ps, hop_out_ps
-        Per cut, the hop over it; None where the stage has none.
+        Per configuration and cut, the hop over it; None where the stage has none.
     """
 
-    layer_ps: Mapping[Recompute, Row]
-    hop_in_ps: Row | None
-    hop_out_ps: Row | None
+    layer_ps: Mapping[Option, Row]
+    hop_in_ps: Mapping[Configuration, Row] | None
+    hop_out_ps: Mapping[Configuration, Row] | None
 
 
 @dataclass(frozen=True)
@@ -43,13 +61,35 @@ class SyncTerms:
     Attributes
     ----------
     fixed_ps
-        A_c by class, the classes with R_c > 1 alone.
+        A_c by class and configuration, where R_c > 1 alone.
     layer_ps
-        Per layer, y_(c,l) summed over these classes.
+        Per configuration and layer, y_(c,l) summed over these classes.
     """
 
-    fixed_ps: Mapping[ParameterClass, int]
-    layer_ps: Row
+    fixed_ps: Mapping[tuple[ParameterClass, Configuration], int]
+    layer_ps: Mapping[Configuration, Row]
+
+
+@dataclass(frozen=True)
+class LevelTerms:
+    """All terms at each level, for devices that the program chooses.
+
+    Attributes
+    ----------
+    plain_ps
+        (8) per option and layer.
+    collective_ps
+        (9) per group kind of more than one rank, level, option and layer.
+    hop_ps
+        Per level, configuration and cut.
+    sync_ps
+        Per class and level, the terms of Y of that class.
+    """
+
+    plain_ps: Mapping[Option, Row]
+    collective_ps: Mapping[Group, tuple[Mapping[Option, Row], ...]]
+    hop_ps: tuple[Mapping[Configuration, Row], ...]
+    sync_ps: Mapping[ParameterClass, tuple[SyncTerms, ...]]
 
 
 @dataclass(frozen=True)
@@ -62,62 +102,93 @@ class CellCoefficients:
         The cell and its objective.
     layers, stages
         n and S.
-    modes
-        Recomputation modes to choose from, `none` before `full`.
+    options
+        Per stage, what it chooses among; `none` before `full`.
     levels
-        Levels of each stage.
+        Levels of each stage; of a cell that chooses devices, none.
     load, sync
         Per stage, a set of terms for each maximal tuple of levels.
+    by_level
+        The terms at every level, of a cell that chooses devices or configurations.
+    group_sizes, devices
+        Devices in a group of each level, and K.
     holds
-        Per class, whether each layer has such parameters.
+        Per class and configuration, whether each layer has such parameters.
     backward_ps
-        Plain backward time of each layer.
+        Per configuration, plain backward time of each layer.
     in_flight
         Microbatches in flight at each stage.
-    states_bytes, stash_bytes, work_bytes
-        Per layer; the last two per mode.
+    states_bytes
+        Per configuration and layer.
+    stash_bytes, work_bytes
+        Per option and layer.
     free_bytes
         Usable memory less the reserve, or what all layers in one stage would
         take where that is less: a limit far beyond every sum only blurs the scale.
+    most_ps
+        The most that F of a stage may be in the plans that are looked for, None
+        if nothing is known of it.
     """
 
-    cell: Cell
+    cell: ProgramCell
     objective: Objective
     weights: ObjectiveWeights
     layers: int
     stages: int
-    modes: tuple[Recompute, ...]
+    options: tuple[tuple[Option, ...], ...]
     levels: tuple[StageLevels, ...]
     load: tuple[tuple[LoadTerms, ...], ...]
     sync: tuple[tuple[SyncTerms, ...], ...]
-    holds: Mapping[ParameterClass, tuple[bool, ...]]
-    backward_ps: Row
+    by_level: LevelTerms | None
+    group_sizes: tuple[int, ...]
+    devices: int
+    holds: Mapping[tuple[ParameterClass, Configuration], tuple[bool, ...]]
+    backward_ps: Mapping[Configuration, Row]
     in_flight: tuple[int, ...]
-    states_bytes: Row
-    stash_bytes: Mapping[Recompute, Row]
-    work_bytes: Mapping[Recompute, Row]
+    states_bytes: Mapping[Configuration, Row]
+    stash_bytes: Mapping[Option, Row]
+    work_bytes: Mapping[Option, Row]
     free_bytes: int
+    most_ps: int | None = None
+
+    def configurations(self, stage: int) -> tuple[Configuration, ...]:
+        """Return the configurations that a stage chooses among."""
+        return tuple(dict.fromkeys(option.configuration for option in self.options[stage]))
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether there is one configuration to choose, the same for all stages."""
+        return len({option.configuration for stage in self.options for option in stage}) == 1
 
     def times_ps(self) -> Iterator[int]:
         """Yield every time that is a coefficient of the program."""
-        for terms in (terms for stage in self.load for terms in stage):
-            for row in terms.layer_ps.values():
-                yield from row
-            yield from terms.hop_in_ps or ()
-            yield from terms.hop_out_ps or ()
+        loads = [terms for stage in self.load for terms in stage]
+        syncs = [terms for stage in self.sync for terms in stage]
+        if self.by_level:
+            yield from _every(self.by_level.plain_ps)
+            for levels in self.by_level.collective_ps.values():
+                for rows in levels:
+                    yield from _every(rows)
+            for hops in self.by_level.hop_ps:
+                yield from _every(hops)
+            syncs = [terms for levels in self.by_level.sync_ps.values() for terms in levels]
+        else:
+            for load in loads:
+                yield from _every(load.layer_ps)
+                yield from _every(load.hop_in_ps or {})
+                yield from _every(load.hop_out_ps or {})
         if self.weights.sync:
-            for entry in (entry for stage in self.sync for entry in stage):
-                yield from entry.fixed_ps.values()
-                yield from entry.layer_ps
-            yield from self.backward_ps
+            for sync in syncs:
+                yield from sync.fixed_ps.values()
+                yield from _every(sync.layer_ps)
+            yield from _every(self.backward_ps)
 
     def sizes_bytes(self) -> Iterator[int]:
         """Yield every size that is a coefficient of the program."""
         most = max(self.in_flight)
-        yield from self.states_bytes
-        for mode in self.modes:
-            yield from (most * stash for stash in self.stash_bytes[mode])
-            yield from self.work_bytes[mode]
+        yield from _every(self.states_bytes)
+        yield from (most * stash for stash in _every(self.stash_bytes))
+        yield from _every(self.work_bytes)
 
 
 class CoefficientSource:
@@ -134,48 +205,77 @@ class CoefficientSource:
         self._load_terms: dict[object, LoadTerms] = {}
         self._sync_terms: dict[object, SyncTerms] = {}
 
-    def levels(self, cell: Cell) -> tuple[StageLevels, ...]:
-        """Return the levels of a cell's stages."""
-        key = (cell.configuration, cell.device_map)
+    def levels(self, cell: ProgramCell) -> tuple[StageLevels, ...]:
+        """Return the levels of a cell's stages; of a free cell, the least ones."""
+        if isinstance(cell, FreeCell):
+            return ()
+        key = (cell.configurations, cell.device_map)
         if key not in self._levels:
-            self._levels[key] = stage_levels(self._costs.network, *key)
+            self._levels[key] = stage_levels(self._costs.network, cell)
         return self._levels[key]
 
-    def of(self, cell: Cell) -> CellCoefficients:
+    def of(self, cell: ProgramCell) -> CellCoefficients:
         """Return the coefficients of a cell."""
-        table, pair = self._costs.table, self._costs.table.pairs[cell.pair]
-        stages = cell.device_map.stages
+        table, b = self._costs.table, cell.microbatch
+        is_free = isinstance(cell, FreeCell)
+        if isinstance(cell, FreeCell):
+            stages, replicas = cell.stages, cell.replicas
+            choices = (cell.choices,) * stages
+            sharding = Sharding(0, replicas, cell.rounds)
+        else:
+            stages, replicas = cell.device_map.stages, cell.device_map.replicas
+            sharding = Sharding(cell.zero, replicas, cell.rounds)
+            choices = tuple((k,) for k in cell.configurations)
+        configurations = tuple(dict.fromkeys(k for stage in choices for k in stage))
+        options = self._options(b, choices)
+        every = tuple(dict.fromkeys(option for stage in options for option in stage))
         objective = self._costs.problem.job.objective
-        modes = tuple(mode for mode in RECOMPUTE_MODES if mode in pair.stash_bytes)
-        levels = self.levels(cell)
         in_flight = tuple(in_flight_1f1b(stage, stages, cell.rounds) for stage in range(stages))
-        memory = sharded_pair(table, cell.pair, _sharding(cell))
-        states = self._layers(memory.states_bytes)
-        stash = {mode: self._layers(memory.stash_bytes[mode]) for mode in modes}
-        work = {mode: self._layers(memory.work_bytes[mode]) for mode in modes}
-        everything = sum(states) + max(
-            max(in_flight) * sum(stash[mode]) + max(work[mode]) for mode in modes
+        pairs = {k: sharded_pair(table, (b, k), sharding) for k in configurations}
+        states = {k: self._layers(pairs[k].states_bytes) for k in configurations}
+        stash = {o: self._layers(pairs[o.configuration].stash_bytes[o.mode]) for o in every}
+        work = {o: self._layers(pairs[o.configuration].work_bytes[o.mode]) for o in every}
+        everything = max(
+            sum(states[o.configuration]) + max(in_flight) * sum(stash[o]) + max(work[o])
+            for o in every
         )
+        levels = self.levels(cell)
+        if is_free:
+            load = self._least_load(b, options, configurations, replicas)
+            sync = self._least_sync(b, options, configurations, replicas)
+        else:
+            load = tuple(
+                _distinct(
+                    self._load(b, options[stage], member, sharding, copies)
+                    for member, copies in _members(levels[stage], sharding)
+                )
+                for stage in range(stages)
+            )
+            sync = tuple(
+                _distinct(
+                    self._sync(b, choices[stage], sharding, member) for member in levels[stage].sync
+                )
+                for stage in range(stages)
+            )
         return CellCoefficients(
             cell=cell,
             objective=objective,
             weights=objective_weights(objective, stages, cell.rounds),
             layers=table.layer_count,
             stages=stages,
-            modes=modes,
+            options=options,
             levels=levels,
-            load=tuple(
-                _distinct(self._load(cell, modes, *members) for members in _members(cell, stage))
-                for stage in levels
-            ),
-            sync=tuple(
-                _distinct(self._sync(cell, member) for member in stage.sync) for stage in levels
-            ),
+            load=load,
+            sync=sync,
+            by_level=self._by_level(b, every, configurations, replicas) if is_free else None,
+            group_sizes=self._costs.network.group_sizes,
+            devices=self._costs.problem.cluster.device_count,
             holds={
-                name: tuple(value > 0 for value in self._layers(pair.parameters[name]))
+                (name, k): tuple(value > 0 for value in self._layers(pairs[k].parameters[name]))
                 for name in CLASSES
+                for k in configurations
             },
-            backward_ps=self._layers(pair.backward_ps),
+            backward_ps={k: self._layers(pairs[k].backward_ps) for k in configurations},
             in_flight=in_flight,
             states_bytes=states,
             stash_bytes=stash,
@@ -183,80 +283,259 @@ class CoefficientSource:
             free_bytes=min(table.usable_bytes - table.reserve_bytes, everything),
         )
 
+    def _options(
+        self, microbatch: int, choices: tuple[tuple[Configuration, ...], ...]
+    ) -> tuple[tuple[Option, ...], ...]:
+        """Return what each stage chooses among, named as briefly as can be told apart."""
+        alike = all(len(stage) == 1 for stage in choices)
+        return tuple(
+            tuple(
+                Option(k, mode, mode if alike else f"{label_of(k)}_{mode}")
+                for k in stage
+                for mode in RECOMPUTE_MODES
+                if mode in self._costs.table.pairs[microbatch, k].stash_bytes
+            )
+            for stage in choices
+        )
+
     def _layers(self, row: Row) -> Row:
         """Return the entry of each layer, from one entry a row of the table."""
         return tuple(row[place] for place in self._costs.table.layer_rows)
 
     def _load(
-        self, cell: Cell, modes: tuple[Recompute, ...], member: Levels, copies: Levels | None
+        self,
+        microbatch: int,
+        options: tuple[Option, ...],
+        member: Levels,
+        sharding: Sharding | None = None,
+        copies: Levels | None = None,
     ) -> LoadTerms:
         """Return the terms of F at a tuple of levels, found once.
 
         `copies` are the levels of the copies, None where they have no part in F.
         """
-        key = (cell.pair, member, copies and (_sharding(cell), copies))
+        key = (microbatch, options, member, copies and (sharding, copies))
         if key not in self._load_terms:
-            self._load_terms[key] = self._find_load(cell, modes, member, copies)
+            found = self._find_load(microbatch, options, member)
+            if sharding is not None and copies is not None:
+                found = self._with_rounds(microbatch, found, sharding, copies)
+            self._load_terms[key] = found
         return self._load_terms[key]
 
-    def _find_load(
-        self, cell: Cell, modes: tuple[Recompute, ...], member: Levels, copies: Levels | None
+    def _with_rounds(
+        self, microbatch: int, terms: LoadTerms, sharding: Sharding, copies: Levels
     ) -> LoadTerms:
-        pair = self._costs.table.pairs[cell.pair]
-        *inside, hop_in, hop_out = member
-        forward, backward = list(pair.forward_ps), list(pair.backward_ps)
-        for group, level in zip(GROUPS, inside, strict=True):
-            if cell.configuration.degree(group) > 1:
-                forward = _sum(forward, pair.forward_collective_ps[group][level])
-                backward = _sum(backward, pair.backward_collective_ps[group][level])
-        once = _sum(forward, backward)
-        if copies is not None:
-            rounds = round_times(self._costs.table, cell.pair, _sharding(cell), copies)
-            once = once if rounds is None else _sum(once, rounds)
-        plain = self._layers(tuple(once))
-        repeated = self._layers(tuple(_sum(once, forward)))
-        return LoadTerms(
-            {mode: repeated if mode == "full" else plain for mode in modes},
-            None if hop_in == NO_HOP else pair.hop_ps[hop_in],
-            None if hop_out == NO_HOP else pair.hop_ps[hop_out],
-        )
+        """Return terms of F with (60)."""
+        layers = {}
+        for option, row in terms.layer_ps.items():
+            pair = microbatch, option.configuration
+            more = round_times(self._costs.table, pair, sharding, copies)
+            layers[option] = row if more is None else tuple(_sum(row, self._layers(more)))
+        return replace(terms, layer_ps=layers)
 
-    def _sync(self, cell: Cell, member: Levels) -> SyncTerms:
+    def _find_load(self, microbatch: int, options: tuple[Option, ...], member: Levels) -> LoadTerms:
+        *inside, hop_in, hop_out = member
+        pairs = {o.configuration: self._costs.table.pairs[microbatch, o.configuration]
+                 for o in options}  # fmt: skip
+
+        def hops(level: int) -> Mapping[Configuration, Row] | None:
+            return None if level == NO_HOP else {k: pair.hop_ps[level] for k, pair in pairs.items()}
+
+        layers = {o: self._time(pairs[o.configuration], o, inside) for o in options}
+        return LoadTerms(layers, hops(hop_in), hops(hop_out))
+
+    def _time(self, pair: PairCosts, option: Option, inside: Iterable[int]) -> Row:
+        """Return (8) and (9) of each layer at the levels of the groups inside."""
+        total = list(self._plain(pair, option))
+        for group, level in zip(GROUPS, inside, strict=True):
+            if option.configuration.degree(group) > 1:
+                total = _sum(total, self._collective(pair, option, group, level))
+        return tuple(total)
+
+    def _plain(self, pair: PairCosts, option: Option) -> Row:
+        """Return (8)."""
+        forward, backward = self._layers(pair.forward_ps), self._layers(pair.backward_ps)
+        plain = _sum(forward, backward)
+        return tuple(_sum(plain, forward) if option.mode == "full" else plain)
+
+    def _collective(self, pair: PairCosts, option: Option, group: Group, level: int) -> Row:
+        """Return (9) for one kind of groups."""
+        forward = self._layers(pair.forward_collective_ps[group][level])
+        backward = self._layers(pair.backward_collective_ps[group][level])
+        once = _sum(forward, backward)
+        return tuple(_sum(once, forward) if option.mode == "full" else once)
+
+    def _sync(
+        self,
+        microbatch: int,
+        configurations: tuple[Configuration, ...],
+        sharding: Sharding,
+        member: Levels,
+        classes: tuple[ParameterClass, ...] = CLASSES,
+    ) -> SyncTerms:
         """Return the terms of Y at a pair of levels, found once."""
-        key = (cell.pair, _sharding(cell), member)
+        key = (microbatch, configurations, sharding, member, classes)
         if key not in self._sync_terms:
-            self._sync_terms[key] = self._find_sync(cell, member)
+            self._sync_terms[key] = self._find_sync(
+                microbatch, configurations, sharding, member, classes
+            )
         return self._sync_terms[key]
 
-    def _find_sync(self, cell: Cell, member: Levels) -> SyncTerms:
-        table, configuration = self._costs.table, cell.configuration
-        pair = table.pairs[cell.pair]
-        fixed: dict[ParameterClass, int] = {}
-        total = [0] * table.layer_count
-        for name, level in zip(CLASSES, member, strict=True):
-            cost = step_sync(table, configuration, name, _sharding(cell), level)
-            if cost is not None and any(self._layers(pair.parameters[name])):
-                fixed[name] = cost.fixed_ps
-                total = _sum(total, self._layers(cost.row_ps))
-        return SyncTerms(fixed, tuple(total))
+    def _find_sync(
+        self,
+        microbatch: int,
+        configurations: tuple[Configuration, ...],
+        sharding: Sharding,
+        member: Levels,
+        classes: tuple[ParameterClass, ...],
+    ) -> SyncTerms:
+        table = self._costs.table
+        fixed: dict[tuple[ParameterClass, Configuration], int] = {}
+        layers: dict[Configuration, Row] = {}
+        for k in configurations:
+            total = [0] * table.layer_count
+            for name, level in zip(CLASSES, member, strict=True):
+                cost = step_sync(table, k, name, sharding, level)
+                parameters = table.pairs[microbatch, k].parameters[name]
+                if name in classes and cost is not None and any(self._layers(parameters)):
+                    fixed[name, k] = cost.fixed_ps
+                    total = _sum(total, self._layers(cost.row_ps))
+            layers[k] = tuple(total)
+        return SyncTerms(fixed, layers)
+
+    def _least_load(
+        self,
+        microbatch: int,
+        options: tuple[tuple[Option, ...], ...],
+        configurations: tuple[Configuration, ...],
+        replicas: int,
+    ) -> tuple[tuple[LoadTerms, ...], ...]:
+        """Return, for each stage, the terms of F at the least levels of each configuration."""
+        last = len(options) - 1
+        found = []
+        for stage, own in enumerate(options):
+            parts = []
+            for k in configurations:
+                least = least_levels(self._capacities(), k, replicas)
+                hop_in, hop_out = (
+                    least.hop if there else NO_HOP for there in (stage > 0, stage < last)
+                )
+                mine = tuple(option for option in own if option.configuration == k)
+                parts.append(self._load(microbatch, mine, (*least.inside, hop_in, hop_out)))
+            found.append((_joined_load(parts),))
+        return tuple(found)
+
+    def _least_sync(
+        self,
+        microbatch: int,
+        options: tuple[tuple[Option, ...], ...],
+        configurations: tuple[Configuration, ...],
+        replicas: int,
+    ) -> tuple[tuple[SyncTerms, ...], ...]:
+        parts = [
+            self._sync(
+                microbatch,
+                (k,),
+                _unsharded(replicas),
+                least_levels(self._capacities(), k, replicas).sync,
+            )
+            for k in configurations
+        ]
+        return ((_joined_sync(parts),),) * len(options)
+
+    def _capacities(self) -> tuple[int, ...]:
+        """Return the devices that the fullest group of each level has."""
+        devices = self._costs.problem.cluster.device_count
+        return tuple(min(size, devices) for size in self._costs.network.group_sizes)
+
+    def _by_level(
+        self,
+        microbatch: int,
+        options: tuple[Option, ...],
+        configurations: tuple[Configuration, ...],
+        replicas: int,
+    ) -> LevelTerms:
+        table, levels = self._costs.table, range(self._costs.network.level_count)
+        pairs = {k: table.pairs[microbatch, k] for k in configurations}
+        nothing = (0,) * table.layer_count
+
+        def collective(group: Group, level: int) -> Mapping[Option, Row]:
+            return {
+                o: self._collective(pairs[o.configuration], o, group, level)
+                if o.configuration.degree(group) > 1
+                else nothing
+                for o in options
+            }
+
+        return LevelTerms(
+            plain_ps={o: self._plain(pairs[o.configuration], o) for o in options},
+            collective_ps={
+                group: tuple(collective(group, level) for level in levels)
+                for group in GROUPS
+                if any(k.degree(group) > 1 for k in configurations)
+            },
+            hop_ps=tuple({k: pairs[k].hop_ps[level] for k in configurations} for level in levels),
+            sync_ps={
+                name: tuple(
+                    self._sync(
+                        microbatch, configurations, _unsharded(replicas), (level, level), (name,)
+                    )
+                    for level in levels
+                )
+                for name in CLASSES
+            },
+        )
 
 
-def _sharding(cell: Cell) -> Sharding:
-    return Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
+def label_of(k: Configuration) -> str:
+    """Return a configuration's name among those that differ in tp and sp alone."""
+    return f"tp{k.tp}{'_sp' if k.sp else ''}"
 
 
-def _members(cell: Cell, stage: StageLevels) -> Iterator[tuple[Levels, Levels | None]]:
+def _unsharded(replicas: int) -> Sharding:
+    """Return level 0, at which it does not matter how many rounds there are."""
+    return Sharding(zero=0, replicas=replicas, rounds=1)
+
+
+def _members(stage: StageLevels, sharding: Sharding) -> Iterator[tuple[Levels, Levels | None]]:
     """Yield the levels of a replica's groups and hops with those of a rank's copies.
 
     The largest sum over all of these is the sum of the two largest: (11).
     """
-    if _sharding(cell).round_operations:
+    if sharding.round_operations:
         yield from product(stage.load, stage.sync)
     else:
         yield from ((member, None) for member in stage.load)
 
 
-def _sum(left: list[int] | Row, right: list[int] | Row) -> list[int]:
+def _joined_load(parts: list[LoadTerms]) -> LoadTerms:
+    """Return terms of several configurations as one."""
+    layers: dict[Option, Row] = {}
+    hops: list[dict[Configuration, Row]] = [{}, {}]
+    for part in parts:
+        layers |= part.layer_ps
+        for total, more in zip(hops, (part.hop_in_ps, part.hop_out_ps), strict=True):
+            total |= more or {}
+    return LoadTerms(layers, hops[0] or None, hops[1] or None)
+
+
+def _joined_sync(parts: list[SyncTerms]) -> SyncTerms:
+    """Return terms of several configurations as one."""
+    fixed: dict[tuple[ParameterClass, Configuration], int] = {}
+    layers: dict[Configuration, Row] = {}
+    for part in parts:
+        fixed |= part.fixed_ps
+        layers |= part.layer_ps
+    return SyncTerms(fixed, layers)
+
+
+def _every(rows: Mapping[Terms, Row]) -> Iterator[int]:
+    """Yield every entry of some rows."""
+    for row in rows.values():
+        yield from row
+
+
+def _sum(left: Iterable[int], right: Iterable[int]) -> list[int]:
     return [a + b for a, b in zip(left, right, strict=True)]
 
 

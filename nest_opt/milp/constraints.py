@@ -5,24 +5,35 @@ type needs one: without it the program would be a relaxation.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from itertools import pairwise
+from math import floor
 from typing import Any
 
 import pyomo.environ as pyo
 
 from nest_opt.errors import ModelError
 from nest_opt.milp.assignment import cumulative
+from nest_opt.milp.cells import FreeCell, PathCell
 from nest_opt.milp.coefficients import CellCoefficients
+from nest_opt.milp.devices import group_devices, inner_groups
 from nest_opt.milp.index_sets import cut_pairs, cuts_of, stages_of
+from nest_opt.milp.near import blocks_of, free_cell, hops_of, kinds_of, levels_of
+from nest_opt.milp.options import chosen
+from nest_opt.milp.path import ranks_inside
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.rules import CELL_RULES
 from nest_opt.problem import (
     AntiColocation,
     Colocation,
+    DegreeLimit,
+    FailureDomains,
     ForbiddenBoundary,
     HopLatency,
     PinnedLayers,
+    Power,
+    TpInsideNode,
     rule_of,
 )
 
@@ -110,8 +121,110 @@ def add_cell_rule(
     """Add (43): a[0, 0] = 0 in a cell that breaks (37), (38), (39) or (40)."""
     rows = pyo.ConstraintList()
     model.add_component(name, rows)
+    assert not isinstance(k.cell, FreeCell)
     if any(CELL_RULES[constraint.type](constraint, costs, k.cell)):
         rows.add(_none_here(model))
+
+
+def add_free_hop_latency(
+    constraint: HopLatency, model: Any, costs: Costs, k: CellCoefficients, name: str
+) -> None:
+    """Add (52): hop_above[r, i, l] = 0 for the first level l above the limit, which is (22)."""
+    levels = costs.problem.cluster.network.levels
+    above = [number for number, level in enumerate(levels) if level.latency_s > constraint.limit_s]
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    if not above or k.stages == 1:
+        return
+    if above[0] == 0:
+        rows.add(_none_here(model))
+    elif above[0] in levels_of(k):
+        for replica, stage in hops_of(k):
+            rows.add(model.hop_above[replica, stage, above[0]] == 0)
+
+
+def add_free_degree_limit(
+    constraint: DegreeLimit, model: Any, costs: Costs, k: CellCoefficients, name: str
+) -> None:
+    """Add (53): no stage has a tp that breaks (37); a[0, 0] = 0 if another degree does."""
+    cell = free_cell(k)
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    first = cell.choices[0]
+    fixed = {"microbatch": cell.microbatch, "cp": first.cp, "ep": first.ep,
+             "dp": cell.replicas, "pp": k.stages}  # fmt: skip
+    if constraint.degree != "tp":
+        if not constraint.allows(fixed[constraint.degree]):
+            rows.add(_none_here(model))
+        return
+    refused = [own for own in cell.choices if not constraint.allows(own.tp)]
+    if len(refused) == len(cell.choices):
+        rows.add(_none_here(model))
+    elif refused:
+        for stage in range(k.stages):
+            rows.add(chosen(model, k, stage, *refused) == 0)
+
+
+def add_free_tp_inside_node(
+    constraint: TpInsideNode, model: Any, costs: Costs, k: CellCoefficients, name: str
+) -> None:
+    """Add (54): inside_above[tp, r, i, l] = 0 for the level l above the named one: (38)."""
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    level = costs.problem.cluster.network.level_number(constraint.level) + 1
+    if "tp" in kinds_of(k) and level in levels_of(k):
+        for replica, stage in blocks_of(k):
+            rows.add(model.inside_above["tp", replica, stage, level] == 0)
+
+
+def add_free_failure_domains(
+    constraint: FailureDomains, model: Any, costs: Costs, k: CellCoefficients, name: str
+) -> None:
+    """Add (55): sum over r of in_domain[r, g] <= the limit for each group g of the level: (39).
+
+    in_domain[r, g] is binary and 1 if replica r has ranks in the group.
+    """
+    level = costs.problem.cluster.network.level_number(constraint.level)
+    groups = range(len(group_devices(k, level)))
+    rows = pyo.ConstraintList()
+    inside = pyo.Var(range(free_cell(k).replicas), groups, domain=pyo.Binary)
+    model.add_component(f"{name}_in", inside)
+    model.add_component(name, rows)
+    for group in groups:
+        rows.add(sum(inside[r, group] for r in range(free_cell(k).replicas)) <= constraint.at_most)
+        for replica, most, ranks in _ranks_inside(model, k, level, group):
+            rows.add(ranks <= most * inside[replica, group])
+
+
+def add_free_power(
+    constraint: Power, model: Any, costs: Costs, k: CellCoefficients, name: str
+) -> None:
+    """Add (56): sum of n over a group of the level <= limit / watts, rounded down: (40)."""
+    cluster = costs.problem.cluster
+    level = cluster.network.level_number(constraint.level)
+    watts = cluster.device_kind.watts
+    assert watts is not None
+    most = floor(Fraction(constraint.limit_w) / Fraction(watts))
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    for group, devices in enumerate(group_devices(k, level)):
+        if most < devices:
+            used = [ranks for _, _, ranks in _ranks_inside(model, k, level, group)]
+            if used:
+                rows.add(sum(used) <= most)
+
+
+def _ranks_inside(
+    model: Any, k: CellCoefficients, level: int, group: int
+) -> Iterator[tuple[int, int, Any]]:
+    """Yield (replica, most, ranks) for parts of the ranks in a group of a level."""
+    if isinstance(k.cell, PathCell):
+        yield from ranks_inside(model, k, level, group)
+        return
+    inner = inner_groups(k, level, group)
+    for place, ranks in model.n.items():
+        if place[-1] in inner:
+            yield place[0], ranks.ub, ranks
 
 
 def _none_here(model: Any) -> Any:
@@ -141,7 +254,21 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def add_constraints(model: Any, costs: Costs, k: CellCoefficients) -> None:
+# What is about levels, devices or degrees has other rows where the program chooses them.
+_SAME = ("colocation", "anti-colocation", "pinned-layers", "forbidden-boundary")
+FREE_FAMILIES: dict[str, Family] = {
+    **{name: FAMILIES[name] for name in _SAME},
+    "hop-latency": add_free_hop_latency,
+    "degree-limit": add_free_degree_limit,
+    "tp-inside-node": add_free_tp_inside_node,
+    "failure-domains": add_free_failure_domains,
+    "power": add_free_power,
+}
+# These count devices, which the relaxed program does not know.
+_ON_DEVICES = ("failure-domains", "power")
+
+
+def add_constraints(model: Any, costs: Costs, k: CellCoefficients, relaxed: bool = False) -> None:
     """Add the rows of every constraint of a problem, named after its type and place.
 
     Raises
@@ -149,13 +276,19 @@ def add_constraints(model: Any, costs: Costs, k: CellCoefficients) -> None:
     ModelError
         If a constraint's type has no family.
     """
+    is_free = k.by_level is not None
+    families = FREE_FAMILIES if is_free else FAMILIES
     for number, constraint in enumerate(costs.problem.constraints):
         rule = rule_of(constraint)
-        if rule not in FAMILIES:
+        if rule not in families:
             raise ModelError(
-                f"constraints[{number}]: found {rule!r}, the integer program has "
-                f"rows for {', '.join(FAMILIES)}: register a function in "
-                "nest_opt.milp.constraints.FAMILIES"
+                f"constraints[{number}]: found {rule!r}, the integer program of the "
+                f"{'free' if is_free else 'aligned'} family has rows for {', '.join(families)}: "
+                "register a function in nest_opt.milp.constraints."
+                f"{'FREE_FAMILIES' if is_free else 'FAMILIES'}"
+                + (", or search the aligned family" if is_free else "")
             )
+        if relaxed and rule in _ON_DEVICES:
+            continue
         name = f"{re.sub(r'[^A-Za-z0-9]', '_', rule)}_{number}"
-        FAMILIES[rule](constraint, model, costs, k, name)
+        families[rule](constraint, model, costs, k, name)

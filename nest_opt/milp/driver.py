@@ -1,30 +1,32 @@
-"""The driver: cells of the aligned family, best bound first, the incumbent as cutoff.
+"""The driver: cells of a family, best bound first, the incumbent as cutoff.
 
 A cell whose closed-form bound cannot beat the incumbent needs no program; any
 other one is built, handed to HiGHS with the incumbent as cutoff, and its
-solution rounded, checked and valued anew before it counts.
+solution rounded, checked and valued anew before it counts. Where a family has
+a relaxed program, that goes first: most cells need no other one.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from heapq import heapify, heappop
 from math import ceil
 
 from nest_opt.errors import PlanError, SolverError
-from nest_opt.milp.bounds import bound_ps
+from nest_opt.milp.bounds import bound_ps, most_slowest_ps
 from nest_opt.milp.build import Formulation, build
-from nest_opt.milp.cells import aligned_cells
-from nest_opt.milp.coefficients import CoefficientSource
+from nest_opt.milp.cells import ProgramCell
+from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.extract import confirm, overfull_stages, rounded
+from nest_opt.milp.families import FAMILIES, Family
 from nest_opt.milp.memory import forbid_overfull
-from nest_opt.milp.result import ExactSearch, ProgramProgress, SearchTimes, Status
+from nest_opt.milp.result import ExactSearch, FamilyName, ProgramProgress, SearchTimes, Status
+from nest_opt.milp.runs import without_dominated
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
-from nest_opt.plan.family import outside
-from nest_opt.plan.placement import Cell, Placement
+from nest_opt.plan.placement import Placement
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.options import SolverOptions
 from nest_opt.solver.status import Limit, SolverAnswer, SolverProgress
@@ -69,8 +71,9 @@ def search(
     start: Placement | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    family: FamilyName = "aligned",
 ) -> ExactSearch:
-    """Find the best placement of the aligned family by integer programs.
+    """Find the best placement of a family by integer programs.
 
     Parameters
     ----------
@@ -85,6 +88,9 @@ def search(
         all cells are bounded, then while they are settled.
     watch
         Called about once a second while a program runs.
+        Called with (cells done, cells, best value in ps or None).
+    family
+        Its name.
 
     A KeyboardInterrupt ends the search with incumbent and bound.
 
@@ -99,7 +105,8 @@ def search(
     SolverError
         If HiGHS fails, or its answer does not stand up to checker and evaluator.
     """
-    return _Search(costs, limits or SearchLimits(), progress, watch).run(start)
+    run = _Search(costs, FAMILIES[family], limits or SearchLimits(), progress, watch)
+    return run.run(start)
 
 
 # Above any objective value: a stage is below 2**60 ps, m below 2**41.
@@ -130,18 +137,20 @@ class _Search:
     def __init__(
         self,
         costs: Costs,
+        family: Family,
         limits: SearchLimits,
         progress: Progress | None,
         watch: Watch | None,
     ) -> None:
         self._begin = time.perf_counter()
         self._costs = costs
+        self._family = family
         self._source = CoefficientSource(costs)
         self._limits = limits
         self._progress = progress
         self._watch = watch
         self._incumbent: tuple[Placement, Evaluation] | None = None
-        self._queue: list[tuple[int, tuple[object, ...], Cell]] = []
+        self._queue: list[tuple[int, tuple[object, ...], ProgramCell]] = []
         self._filled = False
         self._settled = _NO_LIMIT
         self._tally = _Tally()
@@ -171,25 +180,25 @@ class _Search:
         violations = check(self._costs, start, evaluation)
         if violations:
             raise PlanError(f"start: the placement is illegal ({violations[0]})")
-        found = outside(self._costs, start)
+        found = self._family.outside(self._costs, start)
         if found:
             # Its value would not be one of the family, and the bound would be wrong.
             raise PlanError(
                 f"start: found {found}, which is outside the search space: "
-                "start from a plan of the aligned family"
+                f"start from a plan of the {self._family.name} family"
             )
         self._incumbent = start, evaluation
 
     def _fill(self) -> None:
         """Bound every cell; those that cannot fit are settled."""
         begin = time.perf_counter()
-        cells = list(aligned_cells(self._costs))
+        cells = list(self._family.cells(self._costs))
         for cell in cells:
             self._tell(self._tally.cells, len(cells))
             self._tally.cells += 1
             bound = bound_ps(self._source.of(cell))
             if bound is not None:
-                self._queue.append((bound, _place(cell), cell))
+                self._queue.append((bound, self._family.place(cell), cell))
         heapify(self._queue)
         self._filled = True
         self._tally.bounds_s = time.perf_counter() - begin
@@ -198,13 +207,18 @@ class _Search:
         if self._progress:
             self._progress(done, cells, self._value())
 
-    def _tell_program(self, formulation: Formulation, progress: SolverProgress) -> None:
-        """Tell where the search is while the program of the first open cell runs."""
+    def _tell_program(
+        self, formulation: Formulation, relaxed: bool, progress: SolverProgress
+    ) -> None:
+        """Tell where the search is while a program of the first open cell runs.
+
+        The solution of a relaxed program is no plan.
+        """
         if self._watch is None:
             return
         unit = formulation.units.time_ps
         known = [self._value()]
-        if progress.objective is not None:
+        if progress.objective is not None and not relaxed:
             known.append(round(progress.objective * unit))
         of_cell, *_ = self._queue[0]
         if progress.dual_bound is not None:
@@ -233,43 +247,71 @@ class _Search:
         """Run the program of the cell with the least bound; return the limit that it met."""
         self._tell(self._tally.cells - len(self._queue), self._tally.cells)
         bound, _, cell = self._queue[0]
-        formulation, answer, raw = self._solve(cell)
-        proved = self._proved(formulation, answer)
+        coefficients = self._source.of(cell)
+        limit: Limit | None = None
+        for relaxed in self._family.programs:
+            formulation = self._build(self._narrowed(coefficients), relaxed)
+            answer, raw = self._solve(formulation, relaxed)
+            bound = max(bound, self._proved(formulation, answer))
+            limit = None if bound >= self._threshold() else answer.termination.limit
+            if bound >= self._threshold() or limit in ("time", "interrupt"):
+                break
         found = None
         if raw is not None and answer.solution is not None:
-            found = confirm(self._costs, formulation, answer.solution, raw)
-            if answer.termination.reason == "optimal" and not self._limits.gap:
-                proved = found[1].value_ps
+            optimal = answer.termination.reason == "optimal" and not self._limits.gap
+            found = confirm(self._costs, formulation, answer.solution, raw, optimal)
+            if optimal:
+                bound = found[1].value_ps
         # Only now: an interrupt before this leaves the cell open.
         heappop(self._queue)
         self._tally.solved += 1
-        self._settled = min(self._settled, max(bound, proved))
+        self._settled = min(self._settled, bound)
         if found and (self._incumbent is None or found[1].value_ps < self._incumbent[1].value_ps):
             self._incumbent = found
-        return answer.termination.limit
+        return limit
 
-    def _solve(self, cell: Cell) -> tuple[Formulation, SolverAnswer, Placement | None]:
-        """Run a cell's program until its solution fits the memory, or there is none."""
+    def _narrowed(self, coefficients: CellCoefficients) -> CellCoefficients:
+        """Return coefficients of the plans that are better than the incumbent."""
+        if coefficients.by_level is None:
+            return coefficients
+        if self._incumbent is not None:
+            most_ps = most_slowest_ps(coefficients, self._threshold())
+            coefficients = replace(coefficients, most_ps=most_ps)
+        return without_dominated(coefficients)
+
+    def _build(self, coefficients: CellCoefficients, relaxed: bool) -> Formulation:
         begin = time.perf_counter()
-        formulation = build(self._costs, self._source.of(cell))
+        formulation = build(self._costs, coefficients, relaxed)
         self._tally.build_s += time.perf_counter() - begin
+        return formulation
+
+    def _solve(
+        self, formulation: Formulation, relaxed: bool
+    ) -> tuple[SolverAnswer, Placement | None]:
+        """Run a program until its solution fits the memory, or there is none.
+
+        The solution of a relaxed program is no placement.
+        """
         while True:
-            answer = self._run(formulation)
-            if answer.solution is None:
-                return formulation, answer, None
+            answer = self._run(formulation, relaxed)
+            if answer.solution is None or relaxed:
+                return answer, None
             raw = rounded(formulation, answer.solution)
             evaluation = evaluate(self._costs, raw)
             overfull = overfull_stages(evaluation)
             if not overfull or answer.termination.limit:
-                return formulation, answer, None if overfull else raw
+                return answer, None if overfull else raw
             for stage in overfull:
                 of_stage = evaluation.stages[stage]
                 layers = range(of_stage.low, of_stage.high)
-                forbid_overfull(
-                    formulation.model, formulation.coefficients, stage, layers, of_stage.recompute
+                option = next(
+                    option
+                    for option in formulation.coefficients.options[stage]
+                    if option[:2] == (raw.configurations[stage], of_stage.recompute)
                 )
+                forbid_overfull(formulation.model, formulation.coefficients, stage, layers, option)
 
-    def _run(self, formulation: Formulation) -> SolverAnswer:
+    def _run(self, formulation: Formulation, relaxed: bool) -> SolverAnswer:
         """Hand a program over and solve it once."""
         session = HighsSession(formulation.model)
         # The incumbent is worth more as a cutoff than as a MIP start, also in its own
@@ -280,7 +322,7 @@ class _Search:
                 self._remaining_s(), self._limits.node_limit, relative_gap=self._limits.gap
             ),
             cutoff=None if self._incumbent is None else float(cutoff / formulation.units.time_ps),
-            watch=partial(self._tell_program, formulation),
+            watch=partial(self._tell_program, formulation, relaxed),
         )
         self._count(formulation, answer)
         return answer
@@ -299,7 +341,8 @@ class _Search:
         bound, unit = answer.report.dual_bound, formulation.units.time_ps
         if bound is None:
             return 0
-        return self._below(bound, unit)
+        # Above the threshold nothing is known: such plans were not looked for.
+        return min(self._below(bound, unit), self._threshold())
 
     @staticmethod
     def _below(bound: float, unit: int) -> int:
@@ -321,7 +364,7 @@ class _Search:
         if stopped is None:
             status = "optimal" if incumbent else "infeasible"
         return ExactSearch(
-            family="aligned",
+            family=self._family.name,
             status=status,
             limit=stopped,
             placement=incumbent[0] if incumbent else None,
@@ -341,18 +384,3 @@ class _Search:
                 time.perf_counter() - self._begin,
             ),
         )
-
-
-def _place(cell: Cell) -> tuple[object, ...]:
-    """Return a cell's place among equals: the order of ties."""
-    device_map = cell.device_map
-    return (
-        device_map.devices_used,
-        device_map.stages,
-        device_map.replicas,
-        cell.microbatch,
-        cell.configuration,
-        cell.zero,
-        device_map.order != "pp-inner",
-        device_map.pitch,
-    )

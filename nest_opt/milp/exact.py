@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from nest_opt.milp.result import ExactSearch, ProgramProgress
+from nest_opt.milp.result import ExactSearch, FamilyName, ProgramProgress
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
 from nest_opt.problem import Problem
@@ -17,22 +17,15 @@ def check_request(costs: Costs, time_limit_s: float | None, gap: float) -> None:
     Raises
     ------
     ModelError
-        If the problem asks for the artifact's cost model, or lets stages differ.
+        If the problem asks for the artifact's cost model.
     SolverError
         If a limit is out of range.
     """
-    from nest_opt.errors import ModelError
     from nest_opt.milp.coefficients import CoefficientSource
     from nest_opt.milp.driver import SearchLimits
 
     SearchLimits(time_limit_s, None, gap)
     CoefficientSource(costs)
-    free = costs.problem.search.per_stage
-    if free:
-        raise ModelError(
-            f"search.per_stage: found {', '.join(free)}, the integer programs know one tp and one "
-            "sp for all stages: remove it, or use solve"
-        )
 
 
 def exact(
@@ -44,8 +37,9 @@ def exact(
     gap: float = 0.0,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    family: FamilyName = "aligned",
 ) -> ExactSearch:
-    """Find the best placement of the aligned family by integer programs.
+    """Find the best placement of a family by integer programs.
 
     Parameters
     ----------
@@ -64,6 +58,8 @@ def exact(
         all cells are bounded, then while they are settled.
     watch
         Called about once a second while the program of a cell runs.
+    family
+        `aligned`, the device maps of (5) to (7), or `free`, any distinct devices.
 
     A KeyboardInterrupt ends the search with incumbent and bound.
 
@@ -81,6 +77,5 @@ def exact(
     """
     from nest_opt.milp.driver import SearchLimits, search
 
-    return search(
-        Costs(problem), SearchLimits(time_limit_s, node_limit, gap), start, progress, watch
-    )
+    limits = SearchLimits(time_limit_s, node_limit, gap)
+    return search(Costs(problem), limits, start, progress, watch, family)

@@ -8,16 +8,15 @@ from pyomo.opt import ProblemFormat
 from nest_opt.errors import ModelError
 from nest_opt.milp.bounds import bound_ps
 from nest_opt.milp.build import Formulation, build
-from nest_opt.milp.cells import aligned_cells
+from nest_opt.milp.cells import ProgramCell, aligned_cells
 from nest_opt.milp.coefficients import CoefficientSource
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.placement import Cell
 
 Format = Literal["lp", "mps"]
 _FORMATS = {"lp": ProblemFormat.cpxlp, "mps": ProblemFormat.mps}
 
 
-def first_cell(costs: Costs) -> Cell:
+def first_cell(costs: Costs) -> ProgramCell:
     """Return the cell with the least closed-form bound, the first that a search would solve.
 
     Raises
@@ -36,7 +35,7 @@ def first_cell(costs: Costs) -> Cell:
     return min(fitting, key=lambda entry: entry[0])[1]
 
 
-def export(costs: Costs, cell: Cell, path: Path, file_format: Format) -> Formulation:
+def export(costs: Costs, cell: ProgramCell, path: Path, file_format: Format) -> Formulation:
     """Write the program of a cell.
 
     Times are in units of a power of ten of picoseconds and sizes of bytes,

@@ -1,17 +1,23 @@
 """From a solver's solution to a placement: rounded, checked, valued anew."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from nest_opt.errors import SolverError
 from nest_opt.milp.assignment import cumulative
 from nest_opt.milp.build import Formulation
+from nest_opt.milp.cells import FreeCell, PathCell
+from nest_opt.milp.coefficients import CellCoefficients, label_of
+from nest_opt.milp.near import free_cell, ranks_of
 from nest_opt.plan.check import check
-from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, evaluate_stage
-from nest_opt.plan.placement import Placement
+from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, evaluate_stage, placement_cell
+from nest_opt.plan.placement import ListedMap, Placement
+from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
 from nest_opt.solver.status import Solution
 
-# A binary further than this from 0 and 1 is no binary: HiGHS allows 1e-6.
+# A variable further than this from a whole number is none: HiGHS allows 1e-6.
 INTEGRALITY = 1e-4
 
 # Largest difference between the solver's value and the evaluator's, as a share
@@ -25,20 +31,69 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
     Raises
     ------
     SolverError
-        If a binary is not near 0 or 1.
+        If a variable is not near a whole number.
     """
     k, model = formulation.coefficients, formulation.model
     ends = tuple(
-        sum(binary(solution, cumulative(model, k, layer, stage)) for layer in range(k.layers))
+        sum(whole(solution, cumulative(model, k, layer, stage)) for layer in range(k.layers))
         for stage in range(k.stages)
     )
-    modes = k.modes * k.stages
-    if len(k.modes) > 1:
-        modes = tuple(
-            next(mode for mode in k.modes if binary(solution, model.mode[stage, mode]))
-            for stage in range(k.stages)
+    options = tuple(
+        next(
+            option
+            for option in of_stage
+            if len(of_stage) == 1 or whole(solution, model.mode[stage, option.label])
+        )
+        for stage, of_stage in enumerate(k.options)
+    )
+    modes = tuple(option.mode for option in options)
+    configurations = tuple(option.configuration for option in options)
+    if isinstance(k.cell, PathCell):
+        cell = k.cell
+        return Placement(
+            cell.microbatch, configurations, cell.replicas, cell.order, cell.pitch, ends, modes
+        )
+    if isinstance(k.cell, FreeCell):
+        devices = listed_devices(
+            k, configurations, {at: whole(solution, n) for at, n in model.n.items()}
+        )
+        return Placement(
+            k.cell.microbatch, configurations, k.cell.replicas, "listed", 0, ends, modes, devices
         )
     return k.cell.placement(ends, modes)
+
+
+def listed_devices(
+    k: CellCoefficients,
+    configurations: Sequence[Configuration],
+    counts: Mapping[tuple[Any, ...], int],
+) -> ListedMap:
+    """Return devices for the counts of every slot, its counted ranks in the order of devices."""
+    ranks, size = ranks_of(k), k.group_sizes[0]
+    unused = [iter(range(first, k.devices)) for first in range(0, k.devices, size)]
+    stages = []
+    for stage, own in enumerate(configurations):
+        blocks = []
+        for replica in range(free_cell(k).replicas):
+            place: dict[tuple[int, ...], int] = {}
+            for slot in ranks.slots(own):
+                taken = (
+                    next(unused[group])
+                    for group in range(len(unused))
+                    for _ in range(counts[replica, stage, label_of(own), *slot, group])
+                )
+                for number, device in enumerate(taken):
+                    place[ranks.coordinates(slot, number)] = device
+            blocks.append(
+                tuple(
+                    place[t, c, e]
+                    for e in range(own.ep)
+                    for c in range(own.cp)
+                    for t in range(own.tp)
+                )
+            )
+        stages.append(tuple(blocks))
+    return ListedMap(tuple(stages))
 
 
 def overfull_stages(evaluation: Evaluation) -> list[int]:
@@ -54,9 +109,16 @@ def overfull_stages(evaluation: Evaluation) -> list[int]:
 
 
 def confirm(
-    costs: Costs, formulation: Formulation, solution: Solution, raw: Placement
+    costs: Costs,
+    formulation: Formulation,
+    solution: Solution,
+    raw: Placement,
+    optimal: bool = True,
 ) -> tuple[Placement, Evaluation]:
     """Return a rounded placement with its stages' first modes, and its evaluation.
+
+    `optimal` says that the solver claims so: then, and for devices that are
+    given, the solution's value must be the placement's.
 
     Each stage takes the first mode that memory allows, as the page's section
     on ties says; that never makes a plan slower.
@@ -74,7 +136,11 @@ def confirm(
             "please report this problem file"
         )
     claimed = solution.objective * formulation.units.time_ps
-    if abs(claimed - evaluation.value_ps) > max(0.5, VALUE_TOLERANCE * evaluation.value_ps):
+    difference = claimed - evaluation.value_ps
+    # Devices may be nearer than a solution that is not the best one says.
+    unsure = isinstance(formulation.coefficients.cell, FreeCell) and not optimal
+    wrong = -difference if unsure else abs(difference)
+    if wrong > max(0.5, VALUE_TOLERANCE * evaluation.value_ps):
         raise SolverError(
             f"HiGHS values {raw} at {claimed} ps, the evaluator at {evaluation.value_ps} ps: "
             "please report this problem file"
@@ -83,14 +149,14 @@ def confirm(
     return placement, evaluate(costs, placement)
 
 
-def binary(solution: Solution, variable: object) -> int:
-    """Return a binary's value, rounded."""
+def whole(solution: Solution, variable: object) -> int:
+    """Return an integer variable's value, rounded."""
     if isinstance(variable, int):
         return variable
     value = solution.values[variable]
-    if min(abs(value), abs(value - 1)) > INTEGRALITY:
+    if abs(value - round(value)) > INTEGRALITY:
         raise SolverError(
-            f"HiGHS returned {value} for the binary {variable}: within {INTEGRALITY} of 0 or 1 is "
+            f"HiGHS returned {value} for {variable}: within {INTEGRALITY} of a whole number is "
             "needed: please report this problem file"
         )
     return round(value)
@@ -100,10 +166,14 @@ def _first_modes(
     costs: Costs, formulation: Formulation, placement: Placement
 ) -> tuple[Recompute, ...]:
     """Return, for each stage, the first mode that fits its memory."""
-    k = formulation.coefficients
+    k, cell = formulation.coefficients, placement_cell(costs.problem, placement)
     modes = []
     for stage, (low, high) in enumerate(placement.intervals):
-        found = (evaluate_stage(costs, k.cell, stage, low, high, mode) for mode in k.modes)
+        found = (
+            evaluate_stage(costs, cell, stage, low, high, option.mode)
+            for option in k.options[stage]
+            if option.configuration == placement.configurations[stage]
+        )
         modes.append(
             next(option.recompute for option in found if option.memory_bytes <= option.usable_bytes)
         )

@@ -1,18 +1,26 @@
 """Family: the boundary after each stage. Equation (26)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyomo.environ as pyo
 
 from nest_opt.cost.table import Row
 from nest_opt.milp.assignment import cumulative
-from nest_opt.milp.coefficients import CellCoefficients
+from nest_opt.milp.coefficients import CellCoefficients, label_of
 from nest_opt.milp.index_sets import cut_pairs, cuts_of
+from nest_opt.milp.options import chosen
 from nest_opt.milp.units import Units
+from nest_opt.problem import Configuration
 
 
 def add_hops(model: Any, k: CellCoefficients, _: Units) -> None:
-    """Add (26): cut[c, i] = C[c - 1, i] - C[c, i], 1 if stage i ends right before layer c."""
+    """Add (26): cut[c, i] = C[c - 1, i] - C[c, i], 1 if stage i ends right before layer c.
+
+    Where stage j on either side chooses its configuration, cut_under[c, i, j, k]
+    is 1 if it also has configuration k: sum over k of cut_under[c, i, j, k] =
+    cut[c, i], and sum over c of it is 1 for the chosen k.
+    """
     model.cut = pyo.Var(list(cut_pairs(k)), bounds=(0, 1))
 
     def boundary_rule(model: Any, cut: int, stage: int) -> Any:
@@ -20,8 +28,55 @@ def add_hops(model: Any, k: CellCoefficients, _: Units) -> None:
         return model.cut[cut, stage] == before - after
 
     model.boundary = pyo.Constraint(list(cut_pairs(k)), rule=boundary_rule)
+    sides = [
+        (cut, stage, side)
+        for cut, stage in cut_pairs(k)
+        for side in (stage, stage + 1)
+        if len(k.configurations(side)) > 1
+    ]
+    if not sides:
+        return
+    owned = [(*place, label_of(own)) for place in sides for own in k.configurations(place[2])]
+    model.cut_under = pyo.Var(owned, bounds=(0, 1))
+
+    def of_cut_rule(model: Any, cut: int, stage: int, side: int) -> Any:
+        parts = (model.cut_under[cut, stage, side, label_of(own)] for own in k.configurations(side))
+        return sum(parts) == model.cut[cut, stage]
+
+    def of_configuration_rule(model: Any, stage: int, side: int, place: int) -> Any:
+        own = k.configurations(side)[place]
+        parts = (model.cut_under[cut, stage, side, label_of(own)] for cut in cuts_of(k, stage))
+        return sum(parts) == chosen(model, k, side, own)
+
+    model.cut_split = pyo.Constraint(sides, rule=of_cut_rule)
+    model.cut_owner = pyo.Constraint(
+        [
+            (stage, side, place)
+            for stage, side in sorted({(stage, side) for _, stage, side in sides})
+            for place in range(len(k.configurations(side)))
+        ],
+        rule=of_configuration_rule,
+    )
 
 
-def hop_time(model: Any, k: CellCoefficients, units: Units, stage: int, hop_ps: Row) -> Any:
-    """Return the time of the hop from a stage to the next: sum over c of hop_ps[c] cut[c, i]."""
-    return sum(units.time(hop_ps[cut]) * model.cut[cut, stage] for cut in cuts_of(k, stage))
+def hop_time(
+    model: Any,
+    k: CellCoefficients,
+    units: Units,
+    stage: int,
+    side: int,
+    hop_ps: Mapping[Configuration, Row],
+) -> Any:
+    """Return the time that stage `side` pays for the hop from a stage to the next.
+
+    That is the sum over c of hop_ps[c] cut[c, i].
+    """
+    configurations = k.configurations(side)
+    if len(configurations) == 1:
+        row = hop_ps[configurations[0]]
+        return sum(units.time(row[cut]) * model.cut[cut, stage] for cut in cuts_of(k, stage))
+    return sum(
+        units.time(hop_ps[own][cut]) * model.cut_under[cut, stage, side, label_of(own)]
+        for own in configurations
+        for cut in cuts_of(k, stage)
+    )

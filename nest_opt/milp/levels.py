@@ -1,13 +1,13 @@
 """Network levels of a cell's stages, from the devices that they use: equation (1)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from nest_opt.cost.table import CLASSES
 from nest_opt.network import Network
-from nest_opt.plan.evaluate import block_groups, sync_group
-from nest_opt.plan.placement import DeviceMap
+from nest_opt.plan.evaluate import block_groups, hop_ends, sync_group
+from nest_opt.plan.placement import AnyCell
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS
 
@@ -39,12 +39,11 @@ class StageLevels:
         return max(member[-1] for member in self.load)
 
 
-def stage_levels(
-    network: Network, configuration: Configuration, device_map: DeviceMap
-) -> tuple[StageLevels, ...]:
-    """Return the levels of every stage of a device map."""
+def stage_levels(network: Network, cell: AnyCell) -> tuple[StageLevels, ...]:
+    """Return the levels of every stage of a cell."""
+    device_map = cell.device_map
     hops = [
-        [_hop(network, device_map, replica, stage) for stage in range(device_map.stages - 1)]
+        [_hop(network, cell, replica, stage) for stage in range(device_map.stages - 1)]
         for replica in range(device_map.replicas)
     ]
     return tuple(
@@ -65,11 +64,11 @@ def stage_levels(
                 for rank in range(configuration.block_size)
             ),
         )
-        for stage in range(device_map.stages)
+        for stage, configuration in enumerate(cell.configurations)
     )
 
 
-def _inside(network: Network, configuration: Configuration, block: range) -> Levels:
+def _inside(network: Network, configuration: Configuration, block: Sequence[int]) -> Levels:
     """Return the highest level of a block's tp, cp and ep groups."""
     return tuple(
         max(network.level(group) for group in block_groups(block, configuration, kind))
@@ -77,9 +76,9 @@ def _inside(network: Network, configuration: Configuration, block: range) -> Lev
     )
 
 
-def _hop(network: Network, device_map: DeviceMap, replica: int, stage: int) -> int:
+def _hop(network: Network, cell: AnyCell, replica: int, stage: int) -> int:
     """Return the highest level of the hops from a stage to the next, over ranks."""
-    ends = zip(device_map.block(replica, stage), device_map.block(replica, stage + 1), strict=True)
+    ends = hop_ends(cell.device_map, cell.configurations, replica, stage, stage + 1)
     return max(network.level(pair) for pair in ends)
 
 

@@ -4,48 +4,50 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from nest_opt.milp.coefficients import CellCoefficients
-from nest_opt.milp.index_sets import layers_of, stage_pairs
-from nest_opt.milp.options import under
+from nest_opt.milp.coefficients import CellCoefficients, Option
+from nest_opt.milp.index_sets import layers_of
+from nest_opt.milp.options import has_option, under
 from nest_opt.milp.units import Units
-from nest_opt.problem.profile import Recompute
 
 
 def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
-    """Add (25): states + in flight * stash + work[i] <= usable - reserve, for each stage i.
+    """Add (25): states + in flight * stash + work[i, g] <= (usable - reserve) mode[i, g].
 
-    States are the sum over l of states_l a[l, i], stash is the sum over l, g
-    of stash_(g,l) under[l, i, g], and work[i] >= sum over g of work_(g,l)
-    under[l, i, g] for each layer l.
+    States are the sum over l of states_l under[l, i, g], stash is the sum over
+    l of stash_(g,l) under[l, i, g], and work[i, g] >= work_(g,l) under[l, i, g]
+    for each layer l. An option that is not chosen has neither layers nor memory.
     """
-    model.work = pyo.Var(range(k.stages), domain=pyo.NonNegativeReals)
+    labels = {(i, o.label): o for i, options in enumerate(k.options) for o in options}
+    model.work = pyo.Var(list(labels), domain=pyo.NonNegativeReals)
+    held = [
+        (layer, stage, label)
+        for (stage, label), option in labels.items()
+        for layer in layers_of(k, stage)
+        if k.work_bytes[option][layer]
+    ]
 
-    def largest_work_rule(model: Any, layer: int, stage: int) -> Any:
-        if not any(k.work_bytes[mode][layer] for mode in k.modes):
-            return pyo.Constraint.Skip
-        return model.work[stage] >= sum(
-            units.size(k.work_bytes[mode][layer]) * under(model, k, layer, stage, mode)
-            for mode in k.modes
-        )
+    def largest_work_rule(model: Any, layer: int, stage: int, label: str) -> Any:
+        option = labels[stage, label]
+        size = units.size(k.work_bytes[option][layer])
+        return model.work[stage, label] >= size * under(model, k, layer, stage, option)
 
-    def memory_rule(model: Any, stage: int) -> Any:
+    def memory_rule(model: Any, stage: int, label: str) -> Any:
+        option = labels[stage, label]
+        states, stash = k.states_bytes[option.configuration], k.stash_bytes[option]
         used = sum(
-            units.size(k.states_bytes[layer]) * model.a[layer, stage]
-            + sum(
-                units.size(k.in_flight[stage] * k.stash_bytes[mode][layer])
-                * under(model, k, layer, stage, mode)
-                for mode in k.modes
-            )
+            units.size(states[layer] + k.in_flight[stage] * stash[layer])
+            * under(model, k, layer, stage, option)
             for layer in layers_of(k, stage)
         )
-        return used + model.work[stage] <= units.size(k.free_bytes)
+        room = units.size(k.free_bytes) * has_option(model, k, stage, option)
+        return used + model.work[stage, label] <= room
 
-    model.largest_work = pyo.Constraint(list(stage_pairs(k)), rule=largest_work_rule)
-    model.memory = pyo.Constraint(range(k.stages), rule=memory_rule)
+    model.largest_work = pyo.Constraint(held, rule=largest_work_rule)
+    model.memory = pyo.Constraint(list(labels), rule=memory_rule)
 
 
 def forbid_overfull(
-    model: Any, k: CellCoefficients, stage: int, layers: range, mode: Recompute
+    model: Any, k: CellCoefficients, stage: int, layers: range, option: Option
 ) -> None:
     """Add a cover to (25): sum over l in layers of under[l, i, g] <= number of layers - 1.
 
@@ -54,4 +56,5 @@ def forbid_overfull(
     """
     if model.component("cover") is None:
         model.cover = pyo.ConstraintList()
-    model.cover.add(sum(under(model, k, layer, stage, mode) for layer in layers) <= len(layers) - 1)
+    terms = sum(under(model, k, layer, stage, option) for layer in layers)
+    model.cover.add(terms <= len(layers) - 1)

@@ -4,7 +4,10 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from nest_opt.milp.cells import FreeCell
 from nest_opt.milp.coefficients import CellCoefficients
+from nest_opt.milp.index_sets import cuts_of, layers_of
+from nest_opt.milp.options import has_option, under
 from nest_opt.milp.sync import has_sync
 from nest_opt.milp.units import Units
 
@@ -28,6 +31,40 @@ def add_objective(model: Any, k: CellCoefficients, units: Units) -> None:
         _add_maximum(model, name, k.stages)
         total += model.component(f"max{name}")
     model.objective = pyo.Objective(expr=total, sense=pyo.minimize)
+
+
+def add_slowest(model: Any, k: CellCoefficients, units: Units) -> None:
+    """Add (58): slowest[i, g] = maxF * mode[i, g], by rows that this product keeps.
+
+    sum over g of slowest[i, g] = maxF; the sum over i and g of d * a_g *
+    slowest[i, g] is at most K * maxF; slowest[i, g] is at least the time of
+    the layers under option g, with the least hops. They say that the devices
+    of all stages have to do all work in the time of the slowest one.
+    """
+    if not k.weights.max_weight or k.is_uniform:
+        return
+    assert isinstance(k.cell, FreeCell)
+    places = [(stage, option.label) for stage in range(k.stages) for option in k.options[stage]]
+    model.slowest = pyo.Var(places, domain=pyo.NonNegativeReals)
+    rows = pyo.ConstraintList()
+    model.slowest_rows = rows
+    used: Any = 0
+    for stage in range(k.stages):
+        options, (terms,) = k.options[stage], k.load[stage]
+        rows.add(sum(model.slowest[stage, option.label] for option in options) == model.maxF)
+        for option in options:
+            time = sum(
+                units.time(terms.layer_ps[option][layer]) * under(model, k, layer, stage, option)
+                for layer in layers_of(k, stage)
+            )
+            for hops, boundary in ((terms.hop_in_ps, stage - 1), (terms.hop_out_ps, stage)):
+                if hops is not None:
+                    least = min(hops[option.configuration][cut] for cut in cuts_of(k, boundary))
+                    time += units.time(least) * has_option(model, k, stage, option)
+            slowest = model.slowest[stage, option.label]
+            rows.add(slowest >= time)
+            used += k.cell.replicas * option.configuration.block_size * slowest
+    rows.add(used <= k.devices * model.maxF)
 
 
 def _add_maximum(model: Any, name: str, stages: int) -> None:

@@ -1,42 +1,81 @@
-"""Family: one recomputation mode for each stage, and its products with layers. Equation (24)."""
+"""Family: one option for each stage, and its products with layers. Equation (24).
+
+An option is a configuration and a recomputation mode; where tp and sp are the
+same for all stages, the mode alone.
+"""
 
 from typing import Any
 
 import pyomo.environ as pyo
 
-from nest_opt.milp.coefficients import CellCoefficients
+from nest_opt.milp.coefficients import CellCoefficients, Option
 from nest_opt.milp.index_sets import stage_pairs
 from nest_opt.milp.units import Units
-from nest_opt.problem.profile import Recompute
+from nest_opt.problem import Configuration
 
 
 def add_options(model: Any, k: CellCoefficients, _: Units) -> None:
     """Add (24): sum over g of mode[i, g] = 1, and under[l, i, g] = a[l, i] * mode[i, g].
 
     The product is linear as sum over g of under[l, i, g] = a[l, i] and
-    under[l, i, g] <= mode[i, g]: a mode that is not chosen has no layer, so
-    the chosen one has them all. With one mode there is nothing to choose.
+    under[l, i, g] <= mode[i, g]: an option that is not chosen has no layer, so
+    the chosen one has them all. With one option there is nothing to choose.
     """
-    if len(k.modes) == 1:
+    chosen = [(i, o.label) for i, options in enumerate(k.options) if len(options) > 1
+              for o in options]  # fmt: skip
+    if not chosen:
         return
-    pairs, modes = list(stage_pairs(k)), list(k.modes)
-    model.mode = pyo.Var(range(k.stages), modes, domain=pyo.Binary)
-    model.under = pyo.Var(pairs, modes, bounds=(0, 1))
+    stages = sorted({stage for stage, _ in chosen})
+    labels = {stage: [label for i, label in chosen if i == stage] for stage in stages}
+    pairs = [(layer, stage) for layer, stage in stage_pairs(k) if stage in labels]
+    products = [(layer, stage, label) for layer, stage in pairs for label in labels[stage]]
+    model.mode = pyo.Var(chosen, domain=pyo.Binary)
+    model.under = pyo.Var(products, bounds=(0, 1))
 
     def one_mode_rule(model: Any, stage: int) -> Any:
-        return sum(model.mode[stage, mode] for mode in modes) == 1
+        return sum(model.mode[stage, label] for label in labels[stage]) == 1
 
     def split_rule(model: Any, layer: int, stage: int) -> Any:
-        return sum(model.under[layer, stage, mode] for mode in modes) == model.a[layer, stage]
+        parts = (model.under[layer, stage, label] for label in labels[stage])
+        return sum(parts) == model.a[layer, stage]
 
-    def chosen_rule(model: Any, layer: int, stage: int, mode: Recompute) -> Any:
-        return model.under[layer, stage, mode] <= model.mode[stage, mode]
+    def chosen_rule(model: Any, layer: int, stage: int, label: str) -> Any:
+        return model.under[layer, stage, label] <= model.mode[stage, label]
 
-    model.one_mode = pyo.Constraint(range(k.stages), rule=one_mode_rule)
+    model.one_mode = pyo.Constraint(stages, rule=one_mode_rule)
     model.split = pyo.Constraint(pairs, rule=split_rule)
-    model.chosen = pyo.Constraint(pairs, modes, rule=chosen_rule)
+    model.chosen = pyo.Constraint(products, rule=chosen_rule)
 
 
-def under(model: Any, k: CellCoefficients, layer: int, stage: int, mode: Recompute) -> Any:
-    """Return under[layer, stage, mode]: a[layer, stage] where there is one mode."""
-    return model.a[layer, stage] if len(k.modes) == 1 else model.under[layer, stage, mode]
+def under(model: Any, k: CellCoefficients, layer: int, stage: int, option: Option) -> Any:
+    """Return under[layer, stage, option]: a[layer, stage] where there is one option."""
+    if len(k.options[stage]) == 1:
+        return model.a[layer, stage]
+    return model.under[layer, stage, option.label]
+
+
+def has_option(model: Any, k: CellCoefficients, stage: int, option: Option) -> Any:
+    """Return mode[stage, option]: 1 where there is one option."""
+    return 1 if len(k.options[stage]) == 1 else model.mode[stage, option.label]
+
+
+def chosen(model: Any, k: CellCoefficients, stage: int, *among: Configuration) -> Any:
+    """Return 1 if a stage has one of some configurations, else 0."""
+    options = k.options[stage]
+    mine = [option for option in options if option.configuration in among]
+    if len(mine) == len(options):
+        return 1
+    return sum(model.mode[stage, option.label] for option in mine)
+
+
+def layer_under(
+    model: Any, k: CellCoefficients, layer: int, stage: int, configuration: Configuration
+) -> Any:
+    """Return 1 if a layer is in a stage of a configuration, else 0."""
+    if k.configurations(stage) == (configuration,):
+        return model.a[layer, stage]
+    return sum(
+        model.under[layer, stage, option.label]
+        for option in k.options[stage]
+        if option.configuration == configuration
+    )

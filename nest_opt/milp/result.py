@@ -8,6 +8,7 @@ from nest_opt.plan.placement import Placement
 from nest_opt.solver.status import Limit
 
 Status = Literal["optimal", "infeasible", "feasible", "no-solution"]
+FamilyName = Literal["aligned", "free"]
 BoundBy = Literal["solver", "closed form"]
 
 
@@ -78,15 +79,15 @@ class ExactSearch:
         the solver can hide a unit. Otherwise its claims hold up to a relative
         tolerance of about 1e-6.
     cells, cells_pruned, cells_solved
-        Cells of the family, how many a closed-form bound settled, and how
-        many programs were run.
+        Cells of the family, how many a closed-form bound settled, and for
+        how many programs were run.
     nodes
         Branch-and-bound nodes of all programs.
     times
         Seconds.
     """
 
-    family: Literal["aligned"]
+    family: FamilyName
     status: Status
     limit: Limit | None
     placement: Placement | None

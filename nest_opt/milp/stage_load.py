@@ -22,14 +22,14 @@ def add_stage_load(model: Any, k: CellCoefficients, units: Units) -> None:
     def stage_load_rule(model: Any, stage: int, place: int) -> Any:
         terms = k.load[stage][place]
         time = sum(
-            units.time(terms.layer_ps[mode][layer]) * under(model, k, layer, stage, mode)
+            units.time(terms.layer_ps[option][layer]) * under(model, k, layer, stage, option)
             for layer in layers_of(k, stage)
-            for mode in k.modes
+            for option in k.options[stage]
         )
         if terms.hop_in_ps is not None:
-            time += hop_time(model, k, units, stage - 1, terms.hop_in_ps)
+            time += hop_time(model, k, units, stage - 1, stage, terms.hop_in_ps)
         if terms.hop_out_ps is not None:
-            time += hop_time(model, k, units, stage, terms.hop_out_ps)
+            time += hop_time(model, k, units, stage, stage, terms.hop_out_ps)
         return model.F[stage] >= time
 
     rows = [(stage, place) for stage in range(k.stages) for place in range(len(k.load[stage]))]

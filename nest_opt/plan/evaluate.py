@@ -15,13 +15,20 @@ from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
-from nest_opt.cost.table import CLASSES, CostTable, ParameterClass
+from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncOperation
 from nest_opt.errors import PlanError
 from nest_opt.network import Network, build_network
 from nest_opt.plan.placement import AnyCell, Blocks, Cell, DeviceMap, Placement, StagedCell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, Group, Recompute
+
+# Names of the terms of F that are collectives over copies.
+GATHERED = "gathered weights"
+ROUND_TERMS: dict[SyncOperation, str] = {
+    "all-gather": GATHERED,
+    "reduce-scatter": "scattered gradients",
+}
 
 
 @dataclass(frozen=True)
@@ -214,7 +221,7 @@ def evaluate_stage(
     sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
     memory = sharded_pair(table, key, sharding)
     rows = table.layer_rows[low:high]
-    shared, shared_levels = _round_term(costs, cell, stage, rows)
+    shared, shared_levels = _round_terms(costs, cell, stage, rows)
     sync_terms, sync_levels = _sync_terms(costs, cell, stage, rows)
     flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
     time_terms, levels = max(
@@ -343,27 +350,29 @@ def _sync_terms(
     return max(found, key=lambda rank: sum(rank[0].values()))
 
 
-def _round_term(
+def _round_terms(
     costs: Costs, cell: AnyCell, stage: int, rows: tuple[int, ...]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the term of F that is over the copies of a stage's worst rank, and its levels."""
+    """Return the terms of F that are over the copies of a stage's worst rank, and their levels."""
+    configuration, network = cell.configurations[stage], costs.network
+    pair = cell.microbatch, configuration
     sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
     if not sharding.round_operations:
         return {}, {}
-    configuration, network = cell.configurations[stage], costs.network
-    found = []
+    found: list[tuple[dict[str, int], dict[str, int]]] = []
     for rank in _shards(configuration):
         levels = [
             network.level(sync_group(cell.device_map, configuration, name, stage, rank))
             for name in CLASSES
         ]
-        times = round_times(costs.table, (cell.microbatch, configuration), sharding, levels)
-        if times is not None:
-            found.append((sum(times[row] for row in rows), max(levels)))
-    if not found:
-        return {}, {}
-    time, level = max(found)
-    return {"sharded parameters": time}, {"sharded parameters": level}
+        terms = {}
+        for operation in dict.fromkeys(sharding.round_operations):
+            same = [one for one in sharding.round_operations if one == operation]
+            times = round_times(costs.table, pair, sharding, levels, same)
+            if times is not None:
+                terms[ROUND_TERMS[operation]] = sum(times[row] for row in rows)
+        found.append((terms, dict.fromkeys(terms, max(levels))))
+    return max(found, key=lambda rank: sum(rank[0].values()))
 
 
 def _shards(configuration: Configuration) -> Iterator[int]:

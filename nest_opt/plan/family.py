@@ -130,11 +130,10 @@ def _corners(device_map: DeviceMap) -> tuple[int, int, int]:
     )
 
 
-def outside(costs: Costs, placement: Placement) -> str | None:
-    """Return what puts a placement outside the family of its problem's search space.
+def outside_free(costs: Costs, placement: Placement) -> str | None:
+    """Return what puts a legal placement outside the free family, None for a member.
 
-    None for a member. A device map is one by the devices that it uses,
-    whatever it is called.
+    Any devices will do: degrees and modes alone decide.
     """
     search = costs.problem.search
     legal = legal_replicas(costs.problem)
@@ -150,6 +149,18 @@ def outside(costs: Costs, placement: Placement) -> str | None:
     for stage, mode in enumerate(placement.recompute):
         if mode not in search.recompute:
             return f"recompute {mode} of stage {stage}"
+    return None
+
+
+def outside_aligned(costs: Costs, placement: Placement) -> str | None:
+    """Return what puts a legal placement outside the aligned family, None for a member.
+
+    A device map is one of the family by the devices that it uses, whatever it
+    is called.
+    """
+    degrees = outside_free(costs, placement)
+    if degrees:
+        return degrees
     if any(_same_blocks(placement.device_map, member) for member in _members(costs, placement)):
         return None
     return f"order {placement.order}" + (f", pitch {placement.pitch}" if placement.pitch else "")

@@ -2,7 +2,7 @@
 
 from nest_opt.cost.graph_table import GraphTable
 from nest_opt.errors import SolverError
-from nest_opt.milp.extract import VALUE_TOLERANCE, binary
+from nest_opt.milp.extract import VALUE_TOLERANCE, whole
 from nest_opt.milp.graph.build import GraphFormulation
 from nest_opt.milp.graph.cells import Kinds
 from nest_opt.milp.graph.heuristic import Stages
@@ -22,7 +22,7 @@ def rounded(formulation: GraphFormulation, solution: Solution) -> Stages:
         If a binary is not near 0 or 1.
     """
     stage_of = [
-        next((stage for stage, value in row if binary(solution, value)), -1)
+        next((stage for stage, value in row if whole(solution, value)), -1)
         for row in formulation.binaries()
     ]
     if -1 in stage_of:

@@ -27,15 +27,20 @@ def neighbourhoods(loads: list[int]) -> Iterator[frozenset[int]]:
 
 
 def free_only(formulation: GraphFormulation, stages: Stages, free: frozenset[int]) -> None:
-    """Leave the parts of some stages free among these, and fix all others."""
+    """Leave the parts of some stages free among these, and keep all others where they are.
+
+    By bounds, which are handed over alone: a fixed variable would have its
+    rows written anew.
+    """
     for (part, stage), variable in formulation.model.a.items():
-        if stage in free and stages.stage_of[part] in free:
-            variable.unfix()
-        else:
-            variable.fix(int(stages.stage_of[part] == stage))
+        here = stages.stage_of[part]
+        loose = stage in free and here in free
+        variable.setlb(0 if loose else int(here == stage))
+        variable.setub(1 if loose else int(here == stage))
 
 
 def free_all(formulation: GraphFormulation) -> None:
-    """Fix nothing any more."""
+    """Leave all parts free again."""
     for variable in formulation.model.a.values():
-        variable.unfix()
+        variable.setlb(0)
+        variable.setub(1)

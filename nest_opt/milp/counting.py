@@ -1,0 +1,91 @@
+"""Family: what cannot be near, by counting devices. Equation (51).
+
+These rows follow from (45) and (47) when numbers are whole, not before: they
+are what keeps the relaxed program from putting everything next to everything.
+"""
+
+from typing import Any
+
+import pyomo.environ as pyo
+
+from nest_opt.milp.coefficients import CellCoefficients
+from nest_opt.milp.devices import group_devices
+from nest_opt.milp.near import (
+    free_cell,
+    kinds_of,
+    levels_of,
+    ranks_of,
+    shapes_of,
+    sync_nears,
+    sync_places,
+)
+from nest_opt.milp.options import chosen
+from nest_opt.milp.units import Units
+
+
+def add_counting(model: Any, k: CellCoefficients, _: Units) -> None:
+    """Add (51): blocks that are near each other below level l fit one group of level l - 1.
+
+    For a run of stages with more devices than a group has, some hop is above
+    or some block is torn; the same for the replicas of a stage. Of a run that
+    fits, the groups hold only so many.
+    """
+    model.counting = pyo.ConstraintList()
+    for level in levels_of(k):
+        _add_replicas(model, k, level)
+        for first in range(k.stages - 1):
+            for last in range(first + 1, k.stages):
+                if not _add_run(model, k, level, first, last):
+                    break
+
+
+def _torn(model: Any, k: CellCoefficients, replica: int, stage: int, level: int) -> Any:
+    """Return an expression of at least 1 if a block is not inside one group below a level."""
+    return sum(model.inside_above[kind, replica, stage, level] for kind in kinds_of(k))
+
+
+def _add_replicas(model: Any, k: CellCoefficients, level: int) -> None:
+    """Add that the copies of a rank are in one group with a whole block only if all fit."""
+    cell, room = free_cell(k), max(group_devices(k, level - 1))
+    for place in sync_places(k) if k.weights.sync else ():
+        name, stage, shape, number = place
+        slots = len(sync_nears(k, shape, name)[number].slots)
+        copies = {own: slots * ranks_of(k).width(own) for own in shapes_of(k)[shape]}
+        far = [own for own, ranks in copies.items()
+               if own.block_size + (cell.replicas - 1) * ranks > room]  # fmt: skip
+        if far:
+            apart = model.sync_above[(*place, level)] + _torn(model, k, 0, stage, level)
+            model.counting.add(apart >= chosen(model, k, stage, *far))
+
+
+def _add_run(model: Any, k: CellCoefficients, level: int, first: int, last: int) -> bool:
+    """Add what a run of stages asks of a group; return whether a longer run says more."""
+    cell, rooms = free_cell(k), group_devices(k, level - 1)
+    stages = range(first, last + 1)
+    sizes = [own.block_size for own in cell.choices]
+    most, least = max(sizes) * len(stages), min(sizes) * len(stages)
+    if most > max(rooms):
+        devices = sum(
+            own.block_size * chosen(model, k, stage, own)
+            for stage in stages
+            for own in cell.choices
+        )
+        for replica in range(cell.replicas):
+            hops = sum(model.hop_above[replica, stage, level] for stage in range(first, last))
+            for stage in stages if kinds_of(k) else stages[:1]:
+                apart = hops + _torn(model, k, replica, stage, level)
+                if least > max(rooms):
+                    model.counting.add(apart >= 1)
+                else:
+                    model.counting.add(devices - max(rooms) <= (most - max(rooms)) * apart)
+    if least > max(rooms):
+        return False
+    held = sum(room // least for room in rooms)
+    if held < cell.replicas:
+        apart = sum(
+            model.hop_above[replica, stage, level]
+            for replica in range(cell.replicas)
+            for stage in range(first, last)
+        ) + sum(_torn(model, k, replica, first, level) for replica in range(cell.replicas))
+        model.counting.add(apart >= cell.replicas - held)
+    return True

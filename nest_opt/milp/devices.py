@@ -1,0 +1,299 @@
+"""Family: the devices of every rank, counted per innermost group. Equations (45) and (47)."""
+
+from collections.abc import Iterator
+from math import lcm
+from typing import Any
+
+import pyomo.environ as pyo
+
+from nest_opt.milp.coefficients import CellCoefficients, label_of
+from nest_opt.milp.near import (
+    blocks_of,
+    free_cell,
+    hops_of,
+    kinds_of,
+    levels_of,
+    ranks_of,
+    shapes_of,
+    sync_nears,
+    sync_places,
+)
+from nest_opt.milp.options import chosen
+from nest_opt.milp.ranks import Near, Slot
+from nest_opt.milp.units import Units
+from nest_opt.problem import Configuration
+from nest_opt.problem.profile import Group
+
+# Shape and slot of a stage of a replica.
+Place = tuple[int, int, int, Slot]
+
+
+def add_room(model: Any, k: CellCoefficients, _: Units) -> None:
+    """Add (44): d * sum over i of a_i <= K, and neighbours of which one tp divides the other."""
+    cell = free_cell(k)
+    if len(cell.choices) == 1:
+        return
+    used = sum(
+        cell.replicas * own.block_size * chosen(model, k, stage, own)
+        for stage in range(k.stages)
+        for own in cell.choices
+    )
+    model.room = pyo.Constraint(expr=used <= k.devices)
+    rows = pyo.ConstraintList()
+    model.neighbours = rows
+    for stage in range(k.stages - 1):
+        for own in cell.choices:
+            meets = [
+                other for other in cell.choices if not max(own.tp, other.tp) % min(own.tp, other.tp)
+            ]
+            if len(meets) < len(cell.choices):
+                here, there = (chosen(model, k, s, own) for s in (stage, stage + 1))
+                rows.add(here <= chosen(model, k, stage + 1, *meets))
+                rows.add(there <= chosen(model, k, stage, *meets))
+
+
+def add_devices(model: Any, k: CellCoefficients, _: Units) -> None:
+    """Add (45): sum over g of n[r, i, k, s, g] = width_k if stage i has configuration k, else 0.
+
+    n is the number of ranks of slot s of replica r's stage i in innermost
+    group g; all together they are at most the devices of the group.
+    """
+    ranks, cell = ranks_of(k), free_cell(k)
+    slots = [
+        (replica, stage, label_of(own), *slot)
+        for replica, stage in blocks_of(k)
+        for own in cell.choices
+        for slot in ranks.slots(own)
+    ]
+    named = {label_of(own): own for own in cell.choices}
+    groups = range(len(group_devices(k, 0)))
+
+    def most(_: Any, *place: Any) -> tuple[int, int]:
+        return 0, min(ranks.width(named[place[2]]), group_devices(k, 0)[place[-1]])
+
+    model.n = pyo.Var(
+        [(*slot, group) for slot in slots for group in groups],
+        domain=pyo.NonNegativeIntegers,
+        bounds=most,
+    )
+
+    def all_ranks_rule(model: Any, *slot: Any) -> Any:
+        own = named[slot[2]]
+        return sum(model.n[(*slot, group)] for group in groups) == ranks.width(own) * chosen(
+            model, k, slot[1], own
+        )
+
+    def capacity_rule(model: Any, group: int) -> Any:
+        return sum(model.n[(*slot, group)] for slot in slots) <= group_devices(k, 0)[group]
+
+    model.all_ranks = pyo.Constraint(slots, rule=all_ranks_rule)
+    model.capacity = pyo.Constraint(groups, rule=capacity_rule)
+
+
+def add_symmetry(model: Any, k: CellCoefficients, _: Units) -> None:
+    """Add (48): replicas in the order of their first ranks' groups, groups by devices in use.
+
+    Replicas may change names, and so may groups with equal rooms inside one
+    group of the next level.
+    """
+    cell, ranks = free_cell(k), ranks_of(k)
+    groups = range(len(group_devices(k, 0)))
+    slots = {own: ranks.slots(own)[0] for own in cell.choices}
+    width = lcm(*(ranks.width(own) for own in cell.choices))
+
+    def position(replica: int) -> Any:
+        return sum(
+            group * (width // ranks.width(own)) * model.n[replica, 0, label_of(own), *slot, group]
+            for own, slot in slots.items()
+            for group in groups
+        )
+
+    def replica_rule(_: Any, replica: int) -> Any:
+        return position(replica) <= position(replica + 1)
+
+    def used(level: int, group: int) -> Any:
+        inner = inner_groups(k, level, group)
+        return sum(model.n[place] for place in model.n if place[-1] in inner)
+
+    def group_rule(_: Any, level: int, group: int) -> Any:
+        return used(level, group) >= used(level, group + 1)
+
+    alike = [
+        (level, group)
+        for level in range(levels_of(k).stop - 1)
+        for group in range(len(group_devices(k, level)) - 1)
+        if group_devices(k, level)[group] == group_devices(k, level)[group + 1]
+        and group // _fan_out(k, level) == (group + 1) // _fan_out(k, level)
+    ]
+    if len(groups) > 1:
+        model.replica_order = pyo.Constraint(range(cell.replicas - 1), rule=replica_rule)
+    model.group_order = pyo.Constraint(alike, rule=group_rule)
+
+
+def add_near(model: Any, k: CellCoefficients, _: Units) -> None:
+    """Add (47): a hop, group or sync below level l has equal shares in all groups of level l - 1.
+
+    share(s, g) <= share(t, g) + above for slots s and t whose equal ranks
+    meet; and of ranks that are to be in one group together, some group holds
+    all: whole[s, g] <= share(s, g), sum over g of whole[s, g] >= 1 - above.
+    """
+    model.near = pyo.ConstraintList()
+    _add_whole(model, k)
+    for level in levels_of(k):
+        for replica, stage in blocks_of(k):
+            for kind in kinds_of(k):
+                above = model.inside_above[kind, replica, stage, level]
+                for shape, members in enumerate(shapes_of(k)):
+                    for near in _inside(k, members, kind):
+                        places = [(replica, stage, shape, slot) for slot in near.slots]
+                        _add(model, k, places, near.together, level, above)
+        for replica, stage in hops_of(k):
+            _add_hop(model, k, replica, stage, level)
+        for name, stage, shape, number in sync_places(k) if k.weights.sync else ():
+            near = sync_nears(k, shape, name)[number]
+            places = [
+                (replica, stage, shape, slot)
+                for replica in range(free_cell(k).replicas)
+                for slot in near.slots
+            ]
+            above = model.sync_above[name, stage, shape, number, level]
+            _add(model, k, places, near.together, level, above)
+
+
+def group_devices(k: CellCoefficients, level: int) -> tuple[int, ...]:
+    """Return the devices of every group of a level that has some."""
+    size = k.group_sizes[level]
+    return tuple(min(size, k.devices - first) for first in range(0, k.devices, size))
+
+
+def inner_groups(k: CellCoefficients, level: int, group: int) -> range:
+    """Return the innermost groups in a group of a level."""
+    inside = k.group_sizes[level] // k.group_sizes[0]
+    return range(group * inside, min((group + 1) * inside, len(group_devices(k, 0))))
+
+
+def share(model: Any, k: CellCoefficients, place: Place, level: int, group: int, scale: int) -> Any:
+    """Return the share of a slot's ranks in a group, times `scale`."""
+    replica, stage, shape, slot = place
+    ranks = ranks_of(k)
+    return sum(
+        scale // ranks.width(own) * model.n[replica, stage, label_of(own), *slot, inner]
+        for own in shapes_of(k)[shape]
+        for inner in inner_groups(k, level, group)
+    )
+
+
+def _inside(
+    k: CellCoefficients, members: tuple[Configuration, ...], kind: Group
+) -> tuple[Near, ...]:
+    return ranks_of(k).inside(members[0], kind)
+
+
+def _scale(k: CellCoefficients) -> int:
+    ranks = ranks_of(k)
+    return lcm(*(ranks.width(own) for own in free_cell(k).choices))
+
+
+def _fan_out(k: CellCoefficients, level: int) -> int:
+    """Return the groups of a level in one of the next."""
+    return k.group_sizes[level + 1] // k.group_sizes[level]
+
+
+def _has_whole(k: CellCoefficients, shape: int) -> bool:
+    """Whether slots of a shape may have more than one rank, so that they can be torn."""
+    ranks = ranks_of(k)
+    return any(ranks.width(own) > 1 for own in shapes_of(k)[shape])
+
+
+def _add_whole(model: Any, k: CellCoefficients) -> None:
+    """Add whole[r, i, shape, slot, l, g] = 1 only if group g of level l - 1 holds the slot."""
+    ranks, scale = ranks_of(k), _scale(k)
+    wholes = [
+        (replica, stage, shape, *slot, level, group)
+        for replica, stage in blocks_of(k)
+        for shape, members in enumerate(shapes_of(k))
+        if _has_whole(k, shape)
+        for slot in ranks.slots(members[0])
+        for level in levels_of(k)
+        for group in range(len(group_devices(k, level - 1)))
+    ]
+    model.whole = pyo.Var(wholes, domain=pyo.Binary)
+
+    def whole_rule(model: Any, *at: Any) -> Any:
+        replica, stage, shape, one, other, level, group = at
+        place = replica, stage, shape, (one, other)
+        return scale * model.whole[at] <= share(model, k, place, level - 1, group, scale)
+
+    model.holds_whole = pyo.Constraint(wholes, rule=whole_rule)
+
+
+def _torn(model: Any, k: CellCoefficients, place: Place, level: int) -> Any:
+    """Return an expression of at least 1 - (the slot is inside one group of level l - 1)."""
+    replica, stage, shape, slot = place
+    there = chosen(model, k, stage, *shapes_of(k)[shape])
+    return there - sum(
+        model.whole[replica, stage, shape, *slot, level, group]
+        for group in range(len(group_devices(k, level - 1)))
+    )
+
+
+def _add(
+    model: Any, k: CellCoefficients, places: list[Place], together: bool, level: int, above: Any
+) -> None:
+    """Add that slots are near each other below a level."""
+    for place in places[1:]:
+        _add_alike(model, k, places[0], place, level, above)
+    if together and _has_whole(k, places[0][2]):
+        model.near.add(above >= _torn(model, k, places[0], level))
+
+
+def _add_alike(
+    model: Any, k: CellCoefficients, one: Place, other: Place, level: int, slack: Any
+) -> None:
+    """Add that two slots have equal shares in each group of level l - 1, unless there is slack.
+
+    Shares add up to 1 in both, so that one direction is enough.
+    """
+    scale = _scale(k)
+    for group in range(len(group_devices(k, level - 1))):
+        here, there = (share(model, k, place, level - 1, group, scale) for place in (one, other))
+        model.near.add(here - there <= scale * slack)
+
+
+def _add_hop(model: Any, k: CellCoefficients, replica: int, stage: int, level: int) -> None:
+    """Add what is near if the hop of a replica from a stage to the next is below a level."""
+    above = model.hop_above[replica, stage, level]
+    differ = _differ(model, k, stage)
+    for (one, here), (other, there) in _pairs(k):
+        slack = above
+        if len(shapes_of(k)) > 1:
+            # Only between the shapes that the two stages have.
+            slack = slack + 1 - chosen(model, k, stage + 1, *there)
+        met = set(ranks_of(k).hop(here[0], there[0], whole=False))
+        for pair in ranks_of(k).hop(here[0], there[0], whole=differ is not None):
+            ends = (replica, stage, one, pair[0]), (replica, stage + 1, other, pair[1])
+            _add_alike(model, k, *ends, level, slack if pair in met else slack + 1 - differ)
+            if differ is not None and ranks_of(k).counted == "tp" and _has_whole(k, one):
+                for end in ends:
+                    model.near.add(above + 1 - differ >= _torn(model, k, end, level))
+
+
+def _pairs(k: CellCoefficients) -> Iterator[Any]:
+    """Yield every two (number, shape)."""
+    shapes = list(enumerate(shapes_of(k)))
+    return ((one, other) for one in shapes for other in shapes)
+
+
+def _differ(model: Any, k: CellCoefficients, stage: int) -> Any:
+    """Return a variable of at least 1 if a stage and the next differ in sp; None if none can."""
+    sliced = [own for own in free_cell(k).choices if own.sp]
+    if len(sliced) in (0, len(free_cell(k).choices)):
+        return None
+    if model.component("differ") is None:
+        model.differ = pyo.Var(range(k.stages - 1), bounds=(0, 1))
+        here = [chosen(model, k, i, *sliced) for i in range(k.stages)]
+        model.differs = pyo.ConstraintList()
+        for i in range(k.stages - 1):
+            model.differs.add(model.differ[i] >= here[i] - here[i + 1])
+            model.differs.add(model.differ[i] >= here[i + 1] - here[i])
+    return model.differ[stage]

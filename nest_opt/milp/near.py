@@ -1,0 +1,134 @@
+"""Family: the network level of every hop, group and sync that the program chooses. Equation (46).
+
+Without devices it is a relaxation: levels are what each could be by itself.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyomo.environ as pyo
+
+from nest_opt.cost.table import CLASSES, ParameterClass
+from nest_opt.milp.cells import FreeCell
+from nest_opt.milp.coefficients import CellCoefficients
+from nest_opt.milp.options import chosen
+from nest_opt.milp.ranks import Near, Ranks, least_levels, ranks
+from nest_opt.milp.units import Units
+from nest_opt.problem import Configuration
+from nest_opt.problem.profile import GROUPS, Group
+
+# A sync's place: class, stage, shape, and number among the shape's of that class.
+SyncPlace = tuple[ParameterClass, int, int, int]
+
+
+def free_cell(k: CellCoefficients) -> FreeCell:
+    """Return the cell, which is one of the free family."""
+    assert isinstance(k.cell, FreeCell)
+    return k.cell
+
+
+def ranks_of(k: CellCoefficients) -> Ranks:
+    """Return how the cell's ranks are told apart."""
+    return ranks(free_cell(k).choices, free_cell(k).replicas)
+
+
+def shapes_of(k: CellCoefficients) -> tuple[tuple[Configuration, ...], ...]:
+    """Return the cell's configurations by the slots that they have."""
+    return ranks_of(k).shapes(free_cell(k).choices)
+
+
+def levels_of(k: CellCoefficients) -> range:
+    """Return the levels above 0 that devices can be on: the groups below do not hold all."""
+    return range(1, 1 + sum(size < k.devices for size in k.group_sizes))
+
+
+def kinds_of(k: CellCoefficients) -> tuple[Group, ...]:
+    """Return the kinds of groups that have more than one rank."""
+    choices = free_cell(k).choices
+    return tuple(kind for kind in GROUPS if any(own.degree(kind) > 1 for own in choices))
+
+
+def blocks_of(k: CellCoefficients) -> Iterator[tuple[int, int]]:
+    """Yield every (replica, stage)."""
+    return ((r, i) for r in range(free_cell(k).replicas) for i in range(k.stages))
+
+
+def hops_of(k: CellCoefficients) -> Iterator[tuple[int, int]]:
+    """Yield every (replica, stage) that has a next stage."""
+    return ((r, i) for r, i in blocks_of(k) if i + 1 < k.stages)
+
+
+def sync_nears(k: CellCoefficients, shape: int, name: ParameterClass) -> tuple[Near, ...]:
+    """Return the distinct sets of copies of a class in a shape."""
+    pairs = ranks_of(k).sync(shapes_of(k)[shape][0])
+    return tuple(dict.fromkeys(pair[CLASSES.index(name)] for pair in pairs))
+
+
+def sync_places(k: CellCoefficients) -> list[SyncPlace]:
+    """Return the place of every sync that takes time."""
+    return [
+        (name, stage, shape, number)
+        for name in CLASSES
+        for shape, members in enumerate(shapes_of(k))
+        if any((name, own) in k.sync[0][0].fixed_ps for own in members)
+        for stage in range(k.stages)
+        for number in range(len(sync_nears(k, shape, name)))
+    ]
+
+
+def add_levels(model: Any, k: CellCoefficients, _: Units) -> None:
+    """Add (46): hop_above[r, i, l] = 1 if a hop of replica r from stage i is at level l or above.
+
+    inside_above[kind, r, i, l] says so of the worst group of a kind in a
+    block, sync_above[c, i, ..., l] of the worst copies of a class. None falls
+    with l backwards: above l + 1 is above l; each is at least what its ranks
+    need by themselves.
+    """
+    levels = levels_of(k)
+    inside = [(kind, *block) for kind in kinds_of(k) for block in blocks_of(k)]
+    syncs = sync_places(k) if k.weights.sync else []
+    for name, places in (
+        ("hop_above", list(hops_of(k))),
+        ("inside_above", inside),
+        ("sync_above", syncs),
+    ):
+        above = pyo.Var([(*place, level) for place in places for level in levels],
+                        domain=pyo.Binary)  # fmt: skip
+        model.add_component(name, above)
+        steps = [(*place, level) for place in places for level in levels[:-1]]
+        model.add_component(
+            f"{name}_nested",
+            pyo.Constraint(
+                steps,
+                rule=lambda _, *at, above=above: above[(*at[:-1], at[-1] + 1)] <= above[at],
+            ),
+        )
+    _add_least(model, k, inside, syncs)
+
+
+def _add_least(
+    model: Any,
+    k: CellCoefficients,
+    inside: list[tuple[Group, int, int]],
+    syncs: list[SyncPlace],
+) -> None:
+    """Add that no level is lower than its ranks need, whatever devices they have."""
+    cell, capacities = free_cell(k), tuple(min(size, k.devices) for size in k.group_sizes)
+    least = {own: least_levels(capacities, own, cell.replicas) for own in cell.choices}
+    rows = pyo.ConstraintList()
+    model.least_level = rows
+    for level in levels_of(k):
+        for place in inside:
+            kind, _, stage = place
+            far = [own for own in cell.choices if least[own].inside[GROUPS.index(kind)] >= level]
+            if far:
+                rows.add(model.inside_above[(*place, level)] >= chosen(model, k, stage, *far))
+        for sync in syncs:
+            name, stage, shape, _ = sync
+            far = [own for own in shapes_of(k)[shape]
+                   if least[own].sync[CLASSES.index(name)] >= level]  # fmt: skip
+            if far:
+                rows.add(model.sync_above[(*sync, level)] >= chosen(model, k, stage, *far))
+        for replica, stage in hops_of(k):
+            if all(own.hop >= level for own in least.values()):
+                rows.add(model.hop_above[replica, stage, level] == 1)
