@@ -117,6 +117,7 @@ def diagnosis_json(why: Failure) -> Object:
         "microbatch": case.microbatch,
         **case.configuration._asdict(),
         "dp": case.replicas,
+        "zero": case.zero,
         **_differing(why.configurations),
     }
     data["smallest_change"] = {"memory_bytes": why.memory_bytes, "devices": why.devices}
