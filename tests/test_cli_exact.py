@@ -340,6 +340,15 @@ def test_interrupted_before_the_programs_the_free_bound_is_nothing(
     assert result.plan == result.start.plan
 
 
+def test_the_free_program_is_exported_with_its_devices(tmp_path: Path) -> None:
+    """`--family free` writes counts of ranks in groups, which the aligned program has not."""
+    for family in ("aligned", "free"):
+        about = run_json("export", "lp", SHARING, "-o", tmp_path / family, "--family", family)
+        assert (about["cell"]["pitch"] is None) == (family == "free")
+    assert " n(" in (tmp_path / "free").read_text()
+    assert " n(" not in (tmp_path / "aligned").read_text()
+
+
 # verify --exact
 
 

@@ -32,14 +32,17 @@ time_limit_option = click.option(
 )
 
 
-@click.command("exact")
-@problem_options
-@click.option(
+family_option = click.option(
     "--family",
     type=click.Choice(FAMILIES),
     default="aligned",
     help="The family of plans: aligned device maps, as of `solve`, or any devices.",
 )
+
+
+@click.command("exact")
+@problem_options
+@family_option
 @time_limit_option
 @click.option(
     "--gap",

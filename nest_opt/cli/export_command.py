@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from nest_opt.cli.exact_command import family_option
 from nest_opt.cli.group import ChoiceGroup, json_option
 from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
@@ -14,6 +15,7 @@ from nest_opt.cli.request_options import Asked
 if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
     from nest_opt.milp.graph.build import GraphFormulation
+    from nest_opt.milp.result import FamilyName
     from nest_opt.problem import Problem
 
 _SUMMARIES: dict[Literal["lp", "mps"], str] = {
@@ -58,12 +60,18 @@ def _command(file_format: Literal["lp", "mps"], summary: str) -> click.Command:
         help="The cell, by keys of --fix, as in dp=2,pp=4; among several, and without it, the one "
         "of the least closed-form bound.",
     )
+    @family_option
     @register_option
     @json_option
     def run(
-        problem_path: Path | None, asked: Asked, output: Path, cell: str | None, as_json: bool
+        problem_path: Path | None,
+        asked: Asked,
+        output: Path,
+        cell: str | None,
+        family: "FamilyName",
+        as_json: bool,
     ) -> int:
-        program = _write(file_format, problem_path, asked, output, cell)
+        program = _write(file_format, problem_path, asked, output, cell, family)
         if as_json:
             from nest_opt.cli.json_output import print_json
 
@@ -90,6 +98,7 @@ def _write(
     asked: Asked,
     output: Path,
     cell: str | None,
+    family: "FamilyName",
 ) -> _Program:
     from tempfile import TemporaryDirectory
 
@@ -100,28 +109,34 @@ def _write(
     check_source(problem_path, asked)
     check_output(output, problem_path or asked.model_path)
     problem = fix(read_source(problem_path, asked).problem, wanted, "--cell")
-    export = _export_graph if problem.is_placement_graph else _export
     # Pyomo tells the format by itself only from some names, and leaves half a file on failure.
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"program.{file_format}"
-        program = export(problem, path, file_format)
+        if problem.is_placement_graph:
+            program = _export_graph(problem, path, file_format)
+        else:
+            program = _export(problem, path, file_format, family)
         write_text(output, path.read_text(encoding="utf-8"))
     return program
 
 
-def _export(problem: "Problem", path: Path, file_format: Literal["lp", "mps"]) -> _Program:
+def _export(
+    problem: "Problem", path: Path, file_format: Literal["lp", "mps"], family: "FamilyName"
+) -> _Program:
     from nest_opt.milp.export import export, first_cell
     from nest_opt.plan.evaluate import Costs
 
     costs = Costs(problem)
-    formulation = export(costs, first_cell(costs), path, file_format)
+    formulation = export(costs, first_cell(costs, family), path, file_format)
     data = _cell(formulation)
     tp = "by stage" if data["tp"] is None else data["tp"]
     sp = {None: "by stage", True: "on", False: "off"}[data["sp"]]
     words = {
         "cell": f"microbatch {data['microbatch']}, tp {tp}, cp {data['cp']}, "
         f"ep {data['ep']}, sp {sp}, dp {data['dp']}, pp {data['pp']}",
-        "placement": f"rank order {data['order']}, pitch {data['pitch']}",
+        "placement": f"rank order {data['order']}, pitch {data['pitch']}"
+        if family == "aligned"
+        else "any devices",
     }
     return _Program(formulation, data, words)
 
@@ -132,15 +147,17 @@ def _cell(formulation: "Formulation") -> dict[str, Any]:
     from nest_opt.problem import Configuration
 
     cell = formulation.coefficients.cell
+    order: str | None = None
+    pitch: int | None = None
     if isinstance(cell, Cell):
         device_map = cell.device_map
         choices: tuple[Configuration, ...] = (cell.configuration,)
-        order, pitch = str(device_map.order), device_map.pitch
+        order, pitch = device_map.order, device_map.pitch
         replicas, stages = device_map.replicas, device_map.stages
     else:
-        assert isinstance(cell, PathCell)
-        choices, order, pitch = cell.choices, cell.order, cell.pitch
-        replicas, stages = cell.replicas, cell.stages
+        choices, replicas, stages = cell.choices, cell.replicas, cell.stages
+        if isinstance(cell, PathCell):
+            order, pitch = cell.order, cell.pitch
     return {
         "microbatch": cell.microbatch,
         # What the stages of the program choose is open.

@@ -8,16 +8,18 @@ from pyomo.opt import ProblemFormat
 from nest_opt.errors import ModelError
 from nest_opt.milp.bounds import bound_ps
 from nest_opt.milp.build import Formulation, build
-from nest_opt.milp.cells import ProgramCell, aligned_cells
+from nest_opt.milp.cells import ProgramCell
 from nest_opt.milp.coefficients import CoefficientSource
+from nest_opt.milp.families import FAMILIES
+from nest_opt.milp.result import FamilyName
 from nest_opt.plan.evaluate import Costs
 
 Format = Literal["lp", "mps"]
 _FORMATS = {"lp": ProblemFormat.cpxlp, "mps": ProblemFormat.mps}
 
 
-def first_cell(costs: Costs) -> ProgramCell:
-    """Return the cell with the least closed-form bound, the first that a search would solve.
+def first_cell(costs: Costs, family: FamilyName = "aligned") -> ProgramCell:
+    """Return a family's cell with the least closed-form bound, the first that a search would solve.
 
     Raises
     ------
@@ -25,7 +27,7 @@ def first_cell(costs: Costs) -> ProgramCell:
         If no cell's layers fit the memory.
     """
     source = CoefficientSource(costs)
-    bounds = ((bound_ps(source.of(cell)), cell) for cell in aligned_cells(costs))
+    bounds = ((bound_ps(source.of(cell)), cell) for cell in FAMILIES[family].cells(costs))
     fitting = [(bound, cell) for bound, cell in bounds if bound is not None]
     if not fitting:
         raise ModelError(
