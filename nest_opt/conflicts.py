@@ -224,7 +224,8 @@ def _ample_bytes(costs: Costs) -> int:
     table, kind = costs.table, costs.problem.cluster.device_kind
     most = max(
         sum(
-            pair.states_bytes[row]
+            # A layer at work has some of its states in whole beside its shards.
+            (2 if any(table.zero) else 1) * pair.states_bytes[row]
             + table.layer_count * pair.stash_bytes[mode][row]
             + pair.work_bytes[mode][row]
             for row in table.layer_rows

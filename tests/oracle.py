@@ -99,7 +99,7 @@ class Oracle:
     problem
         The problem file's data.
     placement
-        microbatch, tp, cp, ep, sp, dp, order, pitch, ends, recompute; tp and sp
+        microbatch, tp, cp, ep, sp, dp, zero, order, pitch, ends, recompute; tp and sp
         are lists of one value for each stage where these differ; order `listed`
         comes with devices[stage][replica][rank].
     """
@@ -108,6 +108,7 @@ class Oracle:
         self.problem, self.placement = problem, placement
         self.b = placement["microbatch"]
         self.cp, self.ep, self.d = placement["cp"], placement["ep"], placement["dp"]
+        self.zero = placement.get("zero", 0)
         self.ends = list(placement["ends"])
         self.stages = len(self.ends)
         self.tp = self._by_stage("tp")
@@ -276,7 +277,7 @@ class Oracle:
             if stage < self.stages - 1:
                 total += self.hop(replica, stage, stage + 1, high)
             times.append(total)
-        return max(times)
+        return max(times) + max(self._copies_per_round(stage, rank) for rank in self.ranks(stage))
 
     def interval(self, stage: int) -> tuple[int, int]:
         """Return a stage's first layer and one past its last."""
@@ -292,21 +293,56 @@ class Oracle:
         )
 
     def _class_sync(self, stage: int, rank: Rank, name: str) -> int:
-        low, high = self.interval(stage)
-        counts = [
-            profile.get(f"{name}_parameters", 0) for profile in map(self.profile, range(low, high))
-        ]
-        group = [
+        counts = self._counts(stage, name)
+        group = self._copies(stage, rank, name)
+        if len(group) == 1 or not any(counts):
+            return 0
+        total = 0
+        for operation, part in self._once_a_batch():
+            latency, per_byte = self.wires.ring(operation, group)
+            size = self.bytes_per_parameter[part]
+            total += ps(latency) + sum(ps(per_byte * size * count) for count in counts)
+        return total
+
+    def _once_a_batch(self) -> list[tuple[str, str]]:
+        """Return the collectives over copies after a batch, and what they are of."""
+        scatter, gather = ("reduce-scatter", "gradients"), ("all-gather", "weights")
+        if self.zero == 0:
+            return [("all-reduce", "gradients")]
+        if self.zero == 3:
+            return []
+        return [gather] if self.zero == 2 and self.m > 1 else [scatter, gather]
+
+    def _counts(self, stage: int, name: str) -> list[int]:
+        """Return each layer's parameters of a class."""
+        profiles = map(self.profile, range(*self.interval(stage)))
+        return [profile.get(f"{name}_parameters", 0) for profile in profiles]
+
+    def _copies(self, stage: int, rank: Rank, name: str) -> list[int]:
+        """Return the devices that hold the same parameters of a class as a rank."""
+        return [
             self.device(replica, stage, other)
             for replica in range(self.d)
             for other in self.ranks(stage)
             if other[0] == rank[0] and (name == "dense" or other[2] == rank[2])
         ]
-        if len(group) == 1 or not any(counts):
-            return 0
-        latency, per_byte = self.wires.ring("all-reduce", group)
-        size = self.bytes_per_parameter["gradients"]
-        return ps(latency) + sum(ps(per_byte * size * count) for count in counts)
+
+    def _copies_per_round(self, stage: int, rank: Rank) -> int:
+        """Return the collectives over copies that every microbatch waits for, layer by layer."""
+        calls = []
+        if self.zero == 3:
+            calls += [("all-gather", "weights"), ("all-gather", "weights")]
+        if self.zero == 3 or (self.zero == 2 and self.m > 1):
+            calls += [("reduce-scatter", "gradients")]
+        total = 0
+        for name in ("dense", "expert"):
+            group = self._copies(stage, rank, name)
+            for count in self._counts(stage, name):
+                for operation, part in calls:
+                    if count:
+                        latency, per_byte = self.wires.ring(operation, group)
+                        total += ps(latency) + ps(per_byte * self.bytes_per_parameter[part] * count)
+        return total
 
     # Memory
 
@@ -314,19 +350,47 @@ class Oracle:
         """Return the terms of a device's memory."""
         low, high = self.interval(stage)
         inside = [self.profile(layer) for layer in range(low, high)]
-        per_parameter = sum(self.bytes_per_parameter.values())
         footprints = [p["recompute"][self.placement["recompute"][stage]] for p in inside]
         in_flight = min(self.stages - stage, self.m)
         return {
             "states": sum(
-                ceil(profile.get(f"{name}_parameters", 0) * per_parameter)
+                ceil(profile.get(f"{name}_parameters", 0) * self._held(name))
                 for profile in inside
                 for name in ("dense", "expert")
             ),
             "stash": sum(in_flight * footprint["stash_bytes"] for footprint in footprints),
-            "work": max(footprint.get("work_bytes", 0) for footprint in footprints),
+            "work": max(
+                footprint.get("work_bytes", 0)
+                + sum(
+                    ceil(profile.get(f"{name}_parameters", 0) * self._whole(name))
+                    for name in ("dense", "expert")
+                )
+                for profile, footprint in zip(inside, footprints, strict=True)
+            ),
             "reserve": self.device_kind.get("reserve_bytes", 0),
         }
+
+    def _shares(self, name: str) -> int:
+        """Return R, the ranks that hold the same parameters of a class."""
+        return self.d * self.cp * (self.ep if name == "dense" else 1)
+
+    def _held(self, name: str) -> Fraction:
+        """Return bytes per parameter: what z shares out is one share of R."""
+        first_shared = {"optimizer": 1, "gradients": 2, "weights": 3}
+        return sum(
+            (
+                size / (self._shares(name) if self.zero >= first_shared[part] else 1)
+                for part, size in self.bytes_per_parameter.items()
+            ),
+            Fraction(0),
+        )
+
+    def _whole(self, name: str) -> Fraction:
+        """Return bytes per parameter of the layer at work that are there in whole beside."""
+        if self._shares(name) == 1:
+            return Fraction(0)
+        parts = {0: (), 1: (), 2: ("gradients",), 3: ("gradients", "weights")}[self.zero]
+        return sum((self.bytes_per_parameter[part] for part in parts), Fraction(0))
 
     @property
     def device_kind(self) -> Data:

@@ -104,8 +104,16 @@ def random_data(seed: int) -> dict[str, Any]:
     _constrain(rng, data)
     # A source of its own: problems without these stay what they were.
     _constrain_further(random.Random(f"further constraints {seed}"), data)
+    if seed % 8 in (2, 5):
+        _shard(random.Random(f"zero {seed}"), data)
     _tighten(rng, data, pairs, devices)
     return data
+
+
+def _shard(rng: random.Random, data: dict[str, Any]) -> None:
+    """Ask for ZeRO levels."""
+    levels = rng.sample(range(4), rng.randint(1, 4))
+    data["search"]["zero"] = levels if any(levels) else [1]
 
 
 def random_staged_data(seed: int) -> dict[str, Any]:
@@ -569,6 +577,7 @@ def _some_placements(rng: random.Random, problem: Problem) -> Iterator[Placement
                 device_map.pitch,
                 plan.ends,
                 tuple(stage.recompute for stage in plan.stages),
+                zero=cell.zero,
             )
 
 
@@ -613,6 +622,7 @@ def _need_bytes(
                 "sp": sp,
                 "dp": rng.choice(data["search"].get("dp", (1, 2, 3))),
             },
+            "zero": min(data["search"].get("zero", [0])),
             "ends": ends,
             "recompute": [rng.choice(modes) for _ in ends],
             "order": "pp-inner",

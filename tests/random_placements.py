@@ -45,6 +45,7 @@ def random_placement(rng: random.Random, problem: Problem) -> Placement | None:
         rng.randint(unit, largest),
         (*sorted(rng.sample(range(1, layers), stages - 1)), layers),
         tuple(rng.choice(modes) for _ in range(stages)),
+        zero=rng.choice(problem.search.zero) if any(problem.search.zero) else 0,
     )
 
 
@@ -114,6 +115,7 @@ def placement_data(placement: Placement) -> dict[str, Any]:
         "ep": placement.configurations[0].ep,
         "sp": [k.sp for k in placement.configurations],
         "dp": placement.replicas,
+        "zero": placement.zero,
         "order": placement.order,
         "pitch": placement.pitch,
         "ends": list(placement.ends),

@@ -279,8 +279,14 @@ def test_the_page_describes_every_field() -> None:
     """Each field of the example has a row of its own in the page's tables of fields."""
     text = PAGE.read_text(encoding="utf-8")
     described = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    data = table_to_json(build_cost_table(hand_problem("7e8")))
-    assert described == {*data, *data["pairs"][0], *data["sync"][0]}
+    data = table_to_json(build_cost_table(sharded(hand_problem("7e8"))))
+    assert described == {*data, *data["pairs"][0], *data["sync"][0], *data["shards"][0]}
+
+
+def sharded(problem: Problem) -> Problem:
+    """Return a problem that searches all ZeRO levels."""
+    search = problem.search.model_copy(update={"zero": (0, 1, 2, 3)})
+    return problem.model_copy(update={"search": search})
 
 
 # Half the range in picoseconds, so two layers reach it exactly.

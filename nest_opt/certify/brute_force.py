@@ -83,7 +83,7 @@ def brute_force(problem: Problem) -> BruteForceResult:
     """Find the best plan by valuing every one.
 
     The order of ties is: fewer devices used, then smaller S, d, b, tp, cp,
-    ep, sp (of the first stage, then of the next where they differ), then
+    ep, sp (of the first stage, then of the next where they differ), zero, then
     `pp-inner` first, smaller pitch, and last the lexicographically smallest
     stage ends; among modes, each stage's fastest that fits, and `none` where
     two are equally fast.
@@ -228,7 +228,8 @@ def enumerate_cells(problem: Problem) -> Iterator[Cell]:
             if (asked.dp and replicas not in asked.dp) or (asked.pp and stages not in asked.pp):
                 continue
             for device_map in _device_maps(problem, a, replicas, stages, widths):
-                yield Cell(microbatch, configuration, rounds, device_map)
+                for zero in sorted(asked.zero):
+                    yield Cell(microbatch, configuration, rounds, device_map, zero)
 
 
 def enumerate_plans(costs: Costs, cell: AnyCell) -> Iterator[CellPlan]:
@@ -404,6 +405,7 @@ def _placement(cell: AnyCell, order: MapOrder, pitch: int, plan: CellPlan) -> Pl
         pitch,
         plan.ends,
         tuple(stage.recompute for stage in plan.stages),
+        zero=cell.zero,
     )
 
 
@@ -415,6 +417,7 @@ def _place(placement: Placement) -> tuple[object, ...]:
         placement.replicas,
         placement.microbatch,
         placement.configurations,
+        placement.zero,
         placement.order != "pp-inner",
         placement.pitch,
         placement.ends,

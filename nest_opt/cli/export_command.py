@@ -133,7 +133,8 @@ def _export(
     sp = {None: "by stage", True: "on", False: "off"}[data["sp"]]
     words = {
         "cell": f"microbatch {data['microbatch']}, tp {tp}, cp {data['cp']}, "
-        f"ep {data['ep']}, sp {sp}, dp {data['dp']}, pp {data['pp']}",
+        f"ep {data['ep']}, sp {sp}, dp {data['dp']}, pp {data['pp']}"
+        + (f", zero {data['zero']}" if data["zero"] else ""),
         "placement": f"rank order {data['order']}, pitch {data['pitch']}"
         if family == "aligned"
         else "any devices",
@@ -166,6 +167,7 @@ def _cell(formulation: "Formulation") -> dict[str, Any]:
             for name, values in zip(Configuration._fields, zip(*choices, strict=True), strict=True)
         },
         "dp": replicas,
+        "zero": cell.zero if isinstance(cell, Cell) else 0,
         "pp": stages,
         "order": order,
         "pitch": pitch,

@@ -21,6 +21,10 @@ def _whole(text: str) -> int | None:
     return None
 
 
+def _zero_level(text: str) -> int | None:
+    return int(text) if text in ("0", "1", "2", "3") else None
+
+
 def _one_of(*names: str) -> Callable[[str], str | None]:
     return lambda text: text if text in names else None
 
@@ -47,6 +51,7 @@ DIMENSIONS: dict[str, _Dimension] = {
     "recompute": _Dimension(_one_of(*RECOMPUTE_MODES), ", ".join(RECOMPUTE_MODES)),
     "order": _Dimension(_one_of("pp-inner", "dp-inner"), "pp-inner, dp-inner"),
     "pitch": _Dimension(_one_of("tight", "level", "spread"), "tight, level, spread"),
+    "zero": _Dimension(_zero_level, "0, 1, 2, 3"),
     "per_stage": _Dimension(_one_of("tp", "sp"), "tp, sp"),
 }
 ALIASES = {"b": "microbatch"}

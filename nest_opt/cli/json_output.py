@@ -124,6 +124,7 @@ def diagnosis_json(why: Failure) -> Object:
         "microbatch": case.microbatch,
         **case.configuration._asdict(),
         "dp": case.replicas,
+        "zero": case.zero,
         **_differing(why.configurations),
     }
     data["smallest_change"] = {"memory_bytes": why.memory_bytes, "devices": why.devices}
@@ -243,6 +244,7 @@ def degrees_json(plan: Plan) -> Object:
         "ep": plan.ep,
         "sp": plan.sp,
         "dp": plan.dp,
+        "zero": plan.zero,
         "pp": len(plan.stages),
         "order": plan.order,
         "pitch": plan.pitch,

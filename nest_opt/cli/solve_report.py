@@ -160,7 +160,7 @@ def infeasible_report(
         return
     stage, case = why.stage, why.case
     yield Text.assemble(("infeasible: ", "bold red"), (shortage_text(why), "bold"))
-    shape = shape_text(case.microbatch, why.configurations, case.replicas)
+    shape = shape_text(case.microbatch, why.configurations, case.replicas, case.zero)
     yield facts(
         {
             "closest": f"{shape}: no plan of the aligned family needs less",

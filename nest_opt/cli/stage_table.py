@@ -72,16 +72,18 @@ def speed_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
 
 def degrees_text(plan: Plan) -> str:
     """Return the degrees of a plan in one line."""
-    return shape_text(plan.microbatch, plan.configurations, plan.dp)
+    return shape_text(plan.microbatch, plan.configurations, plan.dp, plan.zero)
 
 
-def shape_text(microbatch: int, stages: Sequence[Configuration], replicas: int) -> str:
-    """Return degrees in one line: b, the configuration of each stage, d."""
+def shape_text(
+    microbatch: int, stages: Sequence[Configuration], replicas: int, zero: int = 0
+) -> str:
+    """Return degrees in one line: b, the configuration of each stage, d; z unless it is 0."""
     tp = by_stage([str(k.tp) for k in stages])
     sp = by_stage(["on" if k.sp else "off" for k in stages])
     return (
         f"microbatch {microbatch}, tp {tp}, cp {stages[0].cp}, ep {stages[0].ep}, sp {sp}, "
-        f"dp {replicas}, pp {len(stages)}"
+        f"dp {replicas}, pp {len(stages)}" + (f", zero {zero}" if zero else "")
     )
 
 

@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, product
 
 from nest_opt.cost.schedule import rounds_per_batch
-from nest_opt.cost.states import state_bytes
+from nest_opt.cost.states import state_bytes, whole_bytes
 from nest_opt.cost.table import (
     CLASSES,
     CostTable,
     PairCosts,
     Row,
+    ShardCosts,
+    ShardKey,
     SyncCosts,
     SyncKey,
+    SyncOperation,
     copies,
     refuse_overflow,
 )
@@ -53,6 +56,8 @@ def build_cost_table(problem: Problem) -> CostTable:
         replicas=replicas,
         pairs=pairs,
         sync=_sync_costs(problem, network, replicas),
+        zero=problem.search.zero,
+        shards=_shard_costs(problem, replicas),
     )
     refuse_overflow(table)
     return table
@@ -235,33 +240,67 @@ def _sync_costs(
     network: Network,
     replicas: Mapping[tuple[int, Configuration], tuple[int, ...]],
 ) -> dict[SyncKey, SyncCosts]:
-    """Return the gradient all-reduces of every class, number of copies and level.
+    """Return the collectives over copies of every class, number of copies and level.
 
     The algorithm is the one that is fastest for the largest layer on the
     outermost level: the same for all layers, so that a stage's sync stays a
     sum over them, and for all levels, so that no level is faster than a lower.
     """
     top = network.level_count - 1
-    per_parameter = Fraction(problem.job.bytes_per_parameter.gradients)
+    sizes_of = problem.job.bytes_per_parameter
+    per_parameter: dict[SyncOperation, Fraction] = {}
+    if 0 in problem.search.zero:
+        per_parameter["all-reduce"] = Fraction(sizes_of.gradients)
+    if any(problem.search.zero):
+        per_parameter["reduce-scatter"] = Fraction(sizes_of.gradients)
+        per_parameter["all-gather"] = Fraction(sizes_of.weights)
     costs: dict[SyncKey, SyncCosts] = {}
     for (microbatch, configuration), degrees in replicas.items():
         profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
-        for parameter_class in CLASSES:
+        for parameter_class, (operation, size) in product(CLASSES, per_parameter.items()):
             sizes = [
-                per_parameter
-                * (p.dense_parameters if parameter_class == "dense" else p.expert_parameters)
+                size * (p.dense_parameters if parameter_class == "dense" else p.expert_parameters)
                 for p in profiles
             ]
             for degree in degrees:
                 ranks = copies(configuration, parameter_class, degree)
-                algorithm = network.fastest_algorithm("all-reduce", ranks, top, max(sizes))
+                algorithm = network.fastest_algorithm(operation, ranks, top, max(sizes))
                 for level in range(network.level_count):
-                    key = SyncKey(configuration, parameter_class, ranks, level)
+                    key = SyncKey(configuration, parameter_class, ranks, level, operation)
                     if ranks > 1 and key not in costs:
-                        fixed, per_byte = network.collective_s(
-                            "all-reduce", ranks, level, algorithm
-                        )
+                        fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
                         costs[key] = SyncCosts(
                             to_ps(fixed), tuple(to_ps(per_byte * size) for size in sizes)
                         )
+    return costs
+
+
+def _shard_costs(
+    problem: Problem, replicas: Mapping[tuple[int, Configuration], tuple[int, ...]]
+) -> dict[ShardKey, ShardCosts]:
+    """Return the memory of every class, number of copies and ZeRO level above 0.
+
+    Where copies share out gradients or weights, those of the layer at work
+    are whole for as long: no other layer's are gathered beforehand (Zhao et
+    al. 2023, arXiv:2304.11277: memory is the sum of the shards and the
+    largest unit unsharded).
+    """
+    convention = problem.job.bytes_per_parameter
+    costs: dict[ShardKey, ShardCosts] = {}
+    for pair, degrees in replicas.items():
+        profiles = [kind.by_key[pair] for kind in problem.model.used_types]
+        for name, zero, degree in product(CLASSES, problem.search.zero, degrees):
+            ranks = copies(pair[1], name, degree)
+            key = ShardKey(pair[1], name, ranks, zero)
+            if zero == 0 or key in costs:
+                continue
+            state = state_bytes(convention, zero, ranks)
+            whole = whole_bytes(convention, zero, ranks)
+            counts = [
+                p.dense_parameters if name == "dense" else p.expert_parameters for p in profiles
+            ]
+            costs[key] = ShardCosts(
+                tuple(to_bytes(count * state) for count in counts),
+                tuple(to_bytes(count * whole) for count in counts),
+            )
     return costs

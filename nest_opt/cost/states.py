@@ -26,3 +26,15 @@ def state_bytes(convention: BytesPerParameter, zero_level: int, copies: int) -> 
     return sum(
         (Fraction(part) / share for part, share in zip(parts, over, strict=True)), Fraction(0)
     )
+
+
+def whole_bytes(convention: BytesPerParameter, zero_level: int, copies: int) -> Fraction:
+    """Return the exact bytes per parameter that a layer holds in whole while it computes.
+
+    Level 2 makes a layer's gradients before it shares them out, level 3
+    gathers its weights too; with one copy nothing is shared.
+    """
+    if copies == 1:
+        return Fraction(0)
+    gradients = Fraction(convention.gradients) if zero_level >= 2 else Fraction(0)
+    return gradients + (Fraction(convention.weights) if zero_level == 3 else Fraction(0))

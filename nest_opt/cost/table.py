@@ -8,7 +8,7 @@ writes and reads it (`docs/cost_table.md` specifies the format).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from nest_opt.errors import InstanceError
@@ -17,6 +17,7 @@ from nest_opt.problem.profile import GROUPS, Group, Recompute
 
 ParameterClass = Literal["dense", "expert"]
 CLASSES: tuple[ParameterClass, ...] = ("dense", "expert")
+SyncOperation = Literal["all-reduce", "reduce-scatter", "all-gather"]
 
 # One microbatch through the whole pipeline, and one device's bytes, must leave
 # the search arrays (int64, infinity at 2**61) room for one addition.
@@ -62,7 +63,7 @@ class PairCosts:
 
 @dataclass(frozen=True)
 class SyncCosts:
-    """Gradient all-reduce of one class: `fixed_ps` once a stage plus `row_ps` a layer."""
+    """A collective over the copies of one class: `fixed_ps` a call plus `row_ps` a layer."""
 
     fixed_ps: int
     row_ps: Row
@@ -70,12 +71,42 @@ class SyncCosts:
 
 @dataclass(frozen=True)
 class SyncKey:
-    """What a gradient all-reduce depends on: class, copies R and network level."""
+    """What a collective over copies depends on: class, copies R, network level and operation.
+
+    An all-reduce and a reduce-scatter are of gradients, an all-gather is of weights.
+    """
 
     configuration: Configuration
     parameter_class: ParameterClass
     copies: int
     level: int
+    operation: SyncOperation = "all-reduce"
+
+
+@dataclass(frozen=True)
+class ShardKey:
+    """What memory under ZeRO depends on: class, copies R and level z."""
+
+    configuration: Configuration
+    parameter_class: ParameterClass
+    copies: int
+    zero: int
+
+
+@dataclass(frozen=True)
+class ShardCosts:
+    """Memory of one class under ZeRO, one entry per row.
+
+    Attributes
+    ----------
+    states_bytes
+        Weights, gradients and optimizer states.
+    work_bytes
+        What of a layer is whole while that layer computes.
+    """
+
+    states_bytes: Row
+    work_bytes: Row
 
 
 @dataclass(frozen=True)
@@ -94,6 +125,8 @@ class CostTable:
         Legal data-parallel degrees of each (microbatch size, configuration).
     pairs, sync
         The coefficients.
+    zero, shards
+        The ZeRO levels of the search space, and the memory of those above 0.
     """
 
     layer_rows: Row
@@ -103,6 +136,8 @@ class CostTable:
     replicas: Mapping[tuple[int, Configuration], tuple[int, ...]]
     pairs: Mapping[tuple[int, Configuration], PairCosts]
     sync: Mapping[SyncKey, SyncCosts]
+    zero: tuple[int, ...] = (0,)
+    shards: Mapping[ShardKey, ShardCosts] = field(default_factory=dict)
 
     @property
     def layer_count(self) -> int:
@@ -146,7 +181,11 @@ def refuse_overflow(table: CostTable) -> None:
             refuse_total(name, sum(size[row] for row in table.layer_rows), "bytes")
     for key, sync in table.sync.items():
         total = sync.fixed_ps + sum(sync.row_ps[row] for row in table.layer_rows)
-        refuse_total(f"gradient all-reduce over {key.copies} ranks", total, "ps")
+        if any(table.zero):
+            # Both classes at once, and in every layer a call of its own three times a microbatch.
+            total = 8 * (table.layer_count * sync.fixed_ps + total)
+        what = "gradient all-reduce" if key.operation == "all-reduce" else key.operation
+        refuse_total(f"{what} over {key.copies} ranks", total, "ps")
 
 
 def refuse_total(what: str, total: int, unit: str) -> None:

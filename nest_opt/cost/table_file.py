@@ -20,8 +20,11 @@ from nest_opt.cost.table import (
     PairCosts,
     ParameterClass,
     Row,
+    ShardCosts,
+    ShardKey,
     SyncCosts,
     SyncKey,
+    SyncOperation,
     copies,
     refuse_overflow,
 )
@@ -29,6 +32,7 @@ from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration
 from nest_opt.problem.base import Degree, Flag, Frozen, Positive
 from nest_opt.problem.profile import GROUPS, Group, Recompute
+from nest_opt.problem.search import ZeroLevel
 
 _Amount = Annotated[int, Field(strict=True, ge=0, lt=MAX_TOTAL)]
 _Amounts = tuple[_Amount, ...]
@@ -84,6 +88,7 @@ class _SyncEntry(Frozen):
     parameter_class: ParameterClass = Field(alias="class")
     copies: Positive
     level: _Amount
+    operation: SyncOperation = "all-reduce"
     fixed_ps: _Amount
     row_ps: _Amounts
 
@@ -91,7 +96,24 @@ class _SyncEntry(Frozen):
     def key(self) -> SyncKey:
         """What the costs belong to."""
         configuration = Configuration(*self.configuration)
-        return SyncKey(configuration, self.parameter_class, self.copies, self.level)
+        return SyncKey(configuration, self.parameter_class, self.copies, self.level, self.operation)
+
+
+class _ShardEntry(Frozen):
+    """One entry of `shards`: the fields of `ShardKey` and `ShardCosts`."""
+
+    configuration: _Degrees
+    parameter_class: ParameterClass = Field(alias="class")
+    copies: Positive
+    zero: ZeroLevel
+    states_bytes: _Amounts
+    work_bytes: _Amounts
+
+    @property
+    def key(self) -> ShardKey:
+        """What the costs belong to."""
+        configuration = Configuration(*self.configuration)
+        return ShardKey(configuration, self.parameter_class, self.copies, self.zero)
 
 
 class _TableFile(Frozen):
@@ -105,6 +127,8 @@ class _TableFile(Frozen):
     reserve_bytes: _Amount
     pairs: tuple[_PairEntry, ...] = Field(min_length=1)
     sync: tuple[_SyncEntry, ...]
+    zero: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] = (0,)
+    shards: tuple[_ShardEntry, ...] = ()
 
 
 def table_from_json(data: Any) -> CostTable:
@@ -135,6 +159,10 @@ def table_from_json(data: Any) -> CostTable:
         replicas={entry.key: entry.replicas for entry in file.pairs},
         pairs={entry.key: entry.costs() for entry in file.pairs},
         sync={entry.key: SyncCosts(entry.fixed_ps, entry.row_ps) for entry in file.sync},
+        zero=file.zero,
+        shards={
+            entry.key: ShardCosts(entry.states_bytes, entry.work_bytes) for entry in file.shards
+        },
     )
     if len(table.pairs) < len(file.pairs):
         raise _malformed("pairs", "an entry 2 times", "1 is allowed")
@@ -143,6 +171,12 @@ def table_from_json(data: Any) -> CostTable:
         raise _malformed(
             "sync", f"{len(file.sync)} entries", f"{len(needed)} are needed: one for each "
             "configuration, class, number of copies above 1 and level"
+        )  # fmt: skip
+    shards = _shard_keys(table)
+    if set(table.shards) != shards or len(table.shards) < len(file.shards):
+        raise _malformed(
+            "shards", f"{len(file.shards)} entries", f"{len(shards)} are needed: one for each "
+            "configuration, class, number of copies and ZeRO level above 0"
         )  # fmt: skip
     for key in needed:
         if key.level:
@@ -182,6 +216,9 @@ def _refuse_shapes(file: _TableFile) -> None:
             refuse_length(f"{place}.hop_ps", hops, cuts, "cut")
     for number, sync in enumerate(file.sync):
         refuse_length(f"sync.{number}.row_ps", sync.row_ps, rows, "row")
+    for number, shard in enumerate(file.shards):
+        refuse_length(f"shards.{number}.states_bytes", shard.states_bytes, rows, "row")
+        refuse_length(f"shards.{number}.work_bytes", shard.work_bytes, rows, "row")
 
 
 def _refuse_repeats(place: str, entry: _PairEntry) -> None:
@@ -217,13 +254,28 @@ def _refuse_keys(place: str, entry: _PairEntry) -> None:
 
 def _sync_keys(table: CostTable) -> set[SyncKey]:
     """Return the keys that the search may ask a table's syncs for."""
+    operations: list[SyncOperation] = ["all-reduce"] if 0 in table.zero else []
+    operations += ["reduce-scatter", "all-gather"] if any(table.zero) else []
     return {
-        SyncKey(configuration, name, ranks, level)
+        SyncKey(configuration, name, ranks, level, operation)
         for (_, configuration), degrees in table.replicas.items()
         for name in CLASSES
         for degree in degrees
         if (ranks := copies(configuration, name, degree)) > 1
         for level in range(table.level_count)
+        for operation in operations
+    }
+
+
+def _shard_keys(table: CostTable) -> set[ShardKey]:
+    """Return the keys that the search may ask a table's shards for."""
+    return {
+        ShardKey(configuration, name, copies(configuration, name, degree), zero)
+        for (_, configuration), degrees in table.replicas.items()
+        for name in CLASSES
+        for degree in degrees
+        for zero in table.zero
+        if zero
     }
 
 
@@ -251,10 +303,29 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
                 "class": key.parameter_class,
                 "copies": key.copies,
                 "level": key.level,
+                **({"operation": key.operation} if any(table.zero) else {}),
                 "fixed_ps": costs.fixed_ps,
                 "row_ps": list(costs.row_ps),
             }
             for key, costs in table.sync.items()
+        ],
+        **(_sharding_to_json(table) if any(table.zero) else {}),
+    }
+
+
+def _sharding_to_json(table: CostTable) -> dict[str, Any]:
+    return {
+        "zero": list(table.zero),
+        "shards": [
+            {
+                "configuration": list(key.configuration),
+                "class": key.parameter_class,
+                "copies": key.copies,
+                "zero": key.zero,
+                "states_bytes": list(costs.states_bytes),
+                "work_bytes": list(costs.work_bytes),
+            }
+            for key, costs in table.shards.items()
         ],
     }
 

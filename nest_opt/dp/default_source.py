@@ -1,16 +1,27 @@
 """The default cost model's cells of the aligned family, with their bounds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
+from itertools import product
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from nest_opt.cost.build import legal_replicas
+from nest_opt.cost.build import build_cost_table, legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
+from nest_opt.cost.sharding import Sharding, round_times
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
-from nest_opt.dp.matrices import Held, LazyMatrices, PairMatrices, with_held
+from nest_opt.dp.matrices import (
+    NO_ROUNDS,
+    NOTHING_SHARDED,
+    Held,
+    LazyMatrices,
+    PairMatrices,
+    StageKey,
+    with_held,
+)
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
@@ -18,6 +29,13 @@ from nest_opt.plan.family import aligned_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+_Matrices: TypeAlias = dict[tuple[tuple[int, Configuration], Sharding], PairMatrices]
+
+# Matrices that are kept of ZeRO levels above 0.
+KEPT_SHARDED = 64
 
 
 class DefaultSource:
@@ -30,22 +48,30 @@ class DefaultSource:
         self._restriction = restriction(costs.problem)
         self._replicas = costs.table.replicas
         self._group_sizes = costs.network.group_sizes
-        self._matrices: dict[tuple[int, Configuration], PairMatrices] = {}
+        self._rows = np.array(costs.table.layer_rows)
+        self._zero = sorted(costs.problem.search.zero)
+        # By whether parameters are sharded: there are many such, and the oldest are dropped.
+        self._matrices: tuple[_Matrices, _Matrices] = ({}, {})
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
         self._with_maps: dict[tuple[Configuration, int, int], bool] = {}
-        self._least: dict[tuple[tuple[int, Configuration], int, int], tuple[int, int]] = {}
+        self._least: dict[
+            tuple[tuple[int, Configuration], int, int, Sharding], tuple[int, int]
+        ] = {}
 
     def relaxed(self, problem: Problem) -> "DefaultSource":
         """Return the cells under fewer constraints, or with a padded batch: for `fits` alone.
 
         Memory, levels and device maps are shared; gradients' syncs of degrees
-        that only a padded batch allows are not known.
+        that only a padded batch allows are not known. ZeRO shares out states
+        over copies, so that there the memory of other degrees is another.
         """
         other = copy(self)
         other._problem, other._restriction = problem, restriction(problem)
         other._replicas = legal_replicas(problem)
-        other._matrices, other._least, other._with_maps = {}, {}, {}
+        other._matrices, other._least, other._with_maps = ({}, {}), {}, {}
+        if any(self._zero):
+            other._table = build_cost_table(problem)
         return other
 
     @property
@@ -53,11 +79,21 @@ class DefaultSource:
         """n, the number of layers."""
         return self._table.layer_count
 
-    def matrices(self, pair: tuple[int, Configuration]) -> PairMatrices:
-        """Return the matrices of a pair, built once."""
-        if pair not in self._matrices:
-            self._matrices[pair] = PairMatrices(self._table, pair, self._restriction)
-        return self._matrices[pair]
+    def matrices(
+        self, pair: tuple[int, Configuration], sharding: Sharding = NOTHING_SHARDED
+    ) -> PairMatrices:
+        """Return the matrices of a pair and ZeRO level; those of level 0 are built once."""
+        if not sharding.zero:
+            sharding = NOTHING_SHARDED
+        return _kept(
+            self._matrices[bool(sharding.zero)],
+            (pair, sharding),
+            lambda: PairMatrices(self._table, pair, self._restriction, sharding),
+            KEPT_SHARDED if sharding.zero else None,
+        )
+
+    def _matrices_of(self, cell: Cell) -> PairMatrices:
+        return self.matrices(cell.pair, Sharding(cell.zero, cell.device_map.replicas, cell.rounds))
 
     def vectors(self, configuration: Configuration) -> LevelVectors:
         """Return the level vectors of a configuration, built once."""
@@ -91,24 +127,36 @@ class DefaultSource:
         job = self._problem.job
         *inside, hop = self.least_levels(configuration)
         times = self.matrices(pair).plain_layer_times(tuple(inside))
-        layers, largest = int(times.sum()), int(times.max())
         per_cut = 2 * self.matrices(pair).least_hop(hop)
         for replicas in self._replicas[pair]:
             rounds = rounds_per_batch(job, microbatch, configuration.ep, replicas)
             assert rounds is not None
             if not self._restriction.allows_replicas(replicas):
                 continue
-            for stages in range(1, self._most_stages(configuration, replicas) + 1):
+            all_stages = range(1, self._most_stages(configuration, replicas) + 1)
+            for zero, stages in product(self._zero, all_stages):
                 if not self.allows_stages(stages):
                     continue
+                layers, largest = self._plain(pair, times, Sharding(zero, replicas, rounds))
                 total = layers + (stages - 1) * per_cut
                 slowest = max(largest, -(-total // stages))
                 weights = objective_weights(job.objective, stages, rounds)
                 bound = weights.sum_weight * total + weights.max_weight * slowest
                 yield Group(
                     bound, a * replicas * stages, stages, replicas, microbatch, configuration,
-                    rounds,
+                    rounds, zero,
                 )  # fmt: skip
+
+    def _plain(
+        self, pair: tuple[int, Configuration], times: Array, sharding: Sharding
+    ) -> tuple[int, int]:
+        """Return (sum, largest) of the layers' times with the least that rounds add to them."""
+        if sharding.round_operations:
+            least = self.least_sync_levels(pair[1], sharding.replicas)
+            rounds = round_times(self._table, pair, sharding, least)
+            if rounds is not None:
+                times = times + np.array(rounds, np.int64)[self._rows]
+        return int(times.sum()), int(times.max())
 
     def allows_stages(self, stages: int) -> bool:
         """Whether search space and constraints allow a number of stages."""
@@ -130,8 +178,8 @@ class DefaultSource:
 
     def refined_bound_ps(self, group: Group) -> int | None:
         """Return a bound from the interval DP at the least levels, with memory and sync."""
-        pair = (group.microbatch, group.configuration)
-        if group.stages < self.matrices(pair).least_stages:
+        sharding = _sharding_of(group)
+        if group.stages < self.matrices(group.pair, sharding).least_stages:
             return None
         slowest, total = self._relaxed(group)
         if total >= INFINITE:
@@ -139,7 +187,7 @@ class DefaultSource:
         weights = objective_weights(self._problem.job.objective, group.stages, group.rounds)
         bound = weights.sum_weight * total + weights.max_weight * slowest
         if weights.sync:
-            bound += self._least_sync(pair, group.replicas, group.stages)
+            bound += self._least_sync(sharding, group.pair, group.stages)
         return bound
 
     def _relaxed(self, group: Group) -> tuple[int, int]:
@@ -147,27 +195,35 @@ class DefaultSource:
 
         Ends of pipelines with the same stashes and pins are found once.
         """
-        pair, stages = (group.microbatch, group.configuration), group.stages
-        key = (pair, min(group.rounds, stages), stages)
+        sharding, stages = _sharding_of(group), group.stages
+        key = (
+            group.pair, min(group.rounds, stages), stages,
+            sharding if sharding.zero else NOTHING_SHARDED,
+        )  # fmt: skip
         if key not in self._least:
+            matrices = self.matrices(group.pair, sharding)
+            shared = NO_ROUNDS
+            if matrices.has_rounds:
+                shared = frozenset({self.least_sync_levels(group.configuration, group.replicas)})
             *inside, hop = self.least_levels(group.configuration)
-            keys: list[tuple[LevelSet, int, Held]] = []
+            keys: list[StageKey] = []
             for stage, held in enumerate(self.held_by(stages)):
                 level_in = hop if stage else NO_HOP
                 level_out = hop if stage < stages - 1 else NO_HOP
                 levels = frozenset({(*inside, level_in, level_out)})
-                keys.append((levels, in_flight_1f1b(stage, stages, group.rounds), held))
-            self._least[key] = self.matrices(pair).least(keys[::-1])
+                flight = in_flight_1f1b(stage, stages, group.rounds)
+                keys.append((levels, flight, held, shared))
+            self._least[key] = matrices.least(keys[::-1])
         return self._least[key]
 
-    def _least_sync(self, pair: tuple[int, Configuration], replicas: int, stages: int) -> int:
+    def _least_sync(self, sharding: Sharding, pair: tuple[int, Configuration], stages: int) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.
 
         The first stage holds at least the first layer and hides nothing; with
         one stage it holds all. Under `nest` some stage has the largest layer,
         and an even share of all layers' bytes at least.
         """
-        matrices = self.matrices(pair)
+        matrices, replicas = self.matrices(pair, sharding), sharding.replicas
         if not matrices.has_sync(replicas):
             return 0
         sync = matrices.sync(replicas, frozenset({self.least_sync_levels(pair[1], replicas)}))
@@ -189,7 +245,7 @@ class DefaultSource:
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
         return [
-            Cell(group.microbatch, group.configuration, group.rounds, device_map)
+            Cell(group.microbatch, group.configuration, group.rounds, device_map, group.zero)
             for device_map in self._maps(
                 group.configuration.block_size, group.replicas, group.stages
             )
@@ -211,13 +267,19 @@ class DefaultSource:
         """Return the objective of a cell."""
         return objective_weights(self._problem.job.objective, cell.device_map.stages, cell.rounds)
 
-    def _keys(self, cell: Cell) -> list[tuple[LevelSet, int, Held]]:
-        """Return (levels, microbatches in flight, layers held) of each stage, last stage first."""
-        sets = self.vectors(cell.configuration).stage_sets(cell.device_map)
+    def _keys(self, cell: Cell) -> list[StageKey]:
+        """Return what the time of each stage depends on, last stage first."""
+        vectors = self.vectors(cell.configuration)
+        sets = vectors.stage_sets(cell.device_map)
         count = len(sets)
+        shared: list[LevelSet] = [NO_ROUNDS] * count
+        if self._matrices_of(cell).has_rounds:
+            shared = vectors.sync_sets(cell.device_map)
         keys = [
-            (levels, in_flight_1f1b(stage, count, cell.rounds), held)
-            for stage, (levels, held) in enumerate(zip(sets, self.held_by(count), strict=True))
+            (levels, in_flight_1f1b(stage, count, cell.rounds), held, copies)
+            for stage, (levels, held, copies) in enumerate(
+                zip(sets, self.held_by(count), shared, strict=True)
+            )
         ]
         return keys[::-1]
 
@@ -246,19 +308,20 @@ class DefaultSource:
         """Return the objective's terms in F, each at its least, plus the least sync."""
         if not self._restriction.allows_map(cell.device_map):
             return None
-        slowest, total = self.matrices(cell.pair).least(self._keys(cell))
+        slowest, total = self._matrices_of(cell).least(self._keys(cell))
         weights = self.weights(cell)
         if slowest >= INFINITE:
             return None
         bound = weights.sum_weight * total + weights.max_weight * slowest
         if weights.sync:
             device_map = cell.device_map
-            bound += self._least_sync(cell.pair, device_map.replicas, device_map.stages)
+            sharding = Sharding(cell.zero, device_map.replicas, cell.rounds)
+            bound += self._least_sync(sharding, cell.pair, device_map.stages)
         return bound
 
     def chain(self, cell: Cell) -> Chain:
         """Return a cell's matrices."""
-        matrices = self.matrices(cell.pair)
+        matrices = self._matrices_of(cell)
         replicas = cell.device_map.replicas
         time = LazyMatrices(matrices.stage_time, self._keys(cell))
         if not self.weights(cell).sync or not matrices.has_sync(replicas):
@@ -273,7 +336,7 @@ class DefaultSource:
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
         """Return the mode of least F that fits a stage."""
         flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
-        return self.matrices(cell.pair).mode(flight, low, high)
+        return self._matrices_of(cell).mode(flight, low, high)
 
     def memory_cases(self) -> Iterator[MemoryCase]:
         """Yield the cases that differ in memory: fewer rounds hold fewer stashes.
@@ -290,10 +353,12 @@ class DefaultSource:
                 degrees = self._fewest_replicas(pair)
             for replicas in filter(self._restriction.allows_replicas, degrees):
                 rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
-                if rounds is not None:
-                    block = pair[1].block_size * replicas
+                if rounds is None:
+                    continue
+                stages = self._devices // (pair[1].block_size * replicas)
+                for zero in self._zero:
                     yield MemoryCase(
-                        *pair, replicas, rounds, self._devices // block, self._table.usable_bytes
+                        *pair, replicas, rounds, stages, self._table.usable_bytes, zero
                     )
 
     def _fewest_replicas(self, pair: tuple[int, Configuration]) -> tuple[int, ...]:
@@ -308,13 +373,14 @@ class DefaultSource:
     def every_map_allowed(self) -> bool:
         """Whether there is a legal device map for all degrees that the devices suffice for.
 
-        Where dp is limited the fewest replicas cannot stand for more, so that
-        counts as a limit of maps.
+        Where dp is limited the fewest replicas cannot stand for more, nor can
+        they where states are shared out over replicas, so that counts as a
+        limit of maps.
         """
         always = {"tight", "spread"} & set(self._problem.search.pitch)
         taken = self._restriction
         limited = taken.limits_levels or taken.limits_replicas or taken.device_maps
-        return bool(always) and not limited
+        return bool(always) and not limited and not any(self._zero)
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether some legal device map with S stages exists, memory aside."""
@@ -354,18 +420,21 @@ class DefaultSource:
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
-        least = self.matrices((case.microbatch, case.configuration)).memory(1)
+        least = self._memory_of(case).memory(1)
         layers = np.diagonal(least, 1)
-        states = self._table.pairs[case.microbatch, case.configuration].states_bytes
         return (
             int(layers[layers < INFINITE].max(initial=0)),
-            sum(states[row] for row in self._table.layer_rows) + self._table.reserve_bytes,
+            self._memory_of(case).all_states_bytes + self._table.reserve_bytes,
         )
+
+    def _memory_of(self, case: MemoryCase) -> PairMatrices:
+        """Return the matrices that have a case's memory."""
+        sharding = Sharding(case.zero, case.replicas, case.rounds)
+        return self.matrices((case.microbatch, case.configuration), sharding)
 
     def memory(self, case: MemoryCase, place: int) -> Array:
         """Return the least bytes of every interval as the last stage but place - 1."""
-        matrices = self.matrices((case.microbatch, case.configuration))
-        return matrices.memory(min(place, case.rounds))
+        return self._memory_of(case).memory(min(place, case.rounds))
 
     def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
         """Return the least bytes of every interval of S stages, last stage first."""
@@ -374,3 +443,16 @@ class DefaultSource:
             with_held(self.memory(case, place), layers)
             for place, layers in enumerate(held, start=1)
         ]
+
+
+def _sharding_of(group: Group) -> Sharding:
+    return Sharding(group.zero, group.replicas, group.rounds)
+
+
+def _kept(store: dict[Key, Value], key: Key, make: Callable[[], Value], most: int | None) -> Value:
+    """Return what a store has for a key, made if need be; of more than `most` the oldest goes."""
+    if key not in store:
+        store[key] = make()
+        if most is not None and len(store) > most:
+            del store[next(iter(store))]
+    return store[key]

@@ -7,7 +7,8 @@ from typing import TypeAlias, overload
 
 import numpy as np
 
-from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncKey, copies
+from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, copies
 from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
 from nest_opt.dp.rules import Restriction
@@ -19,8 +20,16 @@ from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Recompute
 KEPT_ENTRIES = 2**21
 MIN_KEPT = 8
 
+NOTHING_SHARDED = Sharding(zero=0, replicas=1, rounds=1)
+# Levels of the copies of a stage without collectives over them in its rounds.
+NO_ROUNDS: LevelSet = frozenset()
+
 # First and last of the layers that a stage must hold, None where any will do.
 Held: TypeAlias = tuple[int, int] | None
+
+
+# Levels of groups and hops, microbatches in flight, layers held, and levels of the copies.
+StageKey: TypeAlias = tuple[LevelSet, int, Held, LevelSet]
 
 
 class LazyMatrices(Sequence[Array]):
@@ -64,7 +73,7 @@ class Suffix:
 
     max_ps: Array
     sum_ps: Array
-    longer: dict[tuple[LevelSet, int, Held], "Suffix"] = field(default_factory=dict)
+    longer: dict[StageKey, "Suffix"] = field(default_factory=dict)
 
 
 class PairMatrices:
@@ -78,6 +87,8 @@ class PairMatrices:
         b and k.
     restriction
         What the constraints take away.
+    sharding
+        The ZeRO level with d and m; of level 0 one serves all d and m.
     """
 
     def __init__(
@@ -85,10 +96,13 @@ class PairMatrices:
         table: CostTable,
         pair: tuple[int, Configuration],
         restriction: Restriction,
+        sharding: Sharding = NOTHING_SHARDED,
     ) -> None:
         self._table = table
+        self._pair = pair
+        self._sharding = sharding
         self._configuration = pair[1]
-        self._costs = table.pairs[pair]
+        self._costs = sharded_pair(table, pair, sharding)
         self._restriction = restriction
         self._rows = np.array(table.layer_rows)
         n = self.layers = len(self._rows)
@@ -99,7 +113,8 @@ class PairMatrices:
         for first, second in restriction.apart:
             self._empty[: first + 1, second + 1 :] = True
         self.modes: list[Recompute] = [m for m in RECOMPUTE_MODES if m in self._costs.stash_bytes]
-        kept = max(MIN_KEPT, KEPT_ENTRIES // (n + 1) ** 2)
+        # Matrices of one level, d and m are asked for by few cells, and there are many.
+        kept = MIN_KEPT if sharding.zero else max(MIN_KEPT, KEPT_ENTRIES // (n + 1) ** 2)
         self._mode_times = lru_cache(kept)(self._compute_mode_times)
         self._kept_stage_time = lru_cache(kept)(self._compute_stage_time)
         self._kept_sync = lru_cache(kept)(self._compute_sync)
@@ -132,8 +147,13 @@ class PairMatrices:
     @cached_property
     def least_stages(self) -> int:
         """A lower bound on the stages that have memory for the states of all layers."""
-        states = sum(self._costs.states_bytes[row] for row in self._table.layer_rows)
-        return -(-states // (self._table.usable_bytes - self._table.reserve_bytes))
+        usable = self._table.usable_bytes - self._table.reserve_bytes
+        return -(-self.all_states_bytes // usable)
+
+    @property
+    def all_states_bytes(self) -> int:
+        """States of all layers together."""
+        return sum(self._costs.states_bytes[row] for row in self._table.layer_rows)
 
     def _compute_work(self, mode: Recompute) -> Array:
         """Return the largest work bytes within each interval."""
@@ -214,12 +234,40 @@ class PairMatrices:
         tp, _, _, hop_in, hop_out = member
         return not self._restriction.allows_levels(tp, max(hop_in, hop_out))
 
-    def stage_time(self, levels: LevelSet, in_flight: int, held: Held = None) -> Array:
-        """Return the least F of each interval that fits with `in_flight` stashes."""
-        return with_held(self._kept_stage_time(levels, in_flight), held)
+    def stage_time(
+        self,
+        levels: LevelSet,
+        in_flight: int,
+        held: Held = None,
+        shared: LevelSet = NO_ROUNDS,
+    ) -> Array:
+        """Return the least F of each interval that fits with `in_flight` stashes.
 
-    def _compute_stage_time(self, levels: LevelSet, in_flight: int) -> Array:
+        `shared` are the (dense, expert) levels of the copies, where rounds
+        have collectives over them.
+        """
+        return with_held(self._kept_stage_time(levels, in_flight, shared), held)
+
+    def round_sync(self, levels: Levels) -> Array:
+        """Return what each layer's collectives over its copies take in a round."""
+        times = round_times(self._table, self._pair, self._sharding, levels)
+        if times is None:
+            return np.zeros(self.layers, np.int64)
+        of_layers: Array = np.array(times, np.int64)[self._rows]
+        return of_layers
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether rounds have collectives over copies."""
+        return bool(self._sharding.round_operations)
+
+    def _compute_stage_time(self, levels: LevelSet, in_flight: int, shared: LevelSet) -> Array:
         times = self._mode_times(levels)
+        if shared:
+            rounds = np.zeros((len(shared), self.layers + 1), np.int64)
+            np.cumsum([self.round_sync(member) for member in shared], axis=1, out=rounds[:, 1:])
+            worst = np.maximum.reduce([self._intervals(prefix) for prefix in rounds])
+            times = {mode: np.minimum(time + worst, INFINITE) for mode, time in times.items()}
         best: Array | int = INFINITE
         # Each mode repeats at least what those before it do: the first that fits is the least.
         for mode in reversed(self.modes):
@@ -246,10 +294,10 @@ class PairMatrices:
         return total
 
     def _class_sync(self, name: ParameterClass, replicas: int, level: int) -> Array:
-        ranks = copies(self._configuration, name, replicas)
-        if ranks == 1:
+        sharding = self._sharding._replace(replicas=replicas)
+        cost = step_sync(self._table, self._configuration, name, sharding, level)
+        if cost is None:
             return np.zeros(self._empty.shape, np.int64)
-        cost = self._table.sync[SyncKey(self._configuration, name, ranks, level)]
         held = self._intervals(self._prefix(self._costs.parameters[name])) > 0
         return np.where(held, cost.fixed_ps + self._intervals(self._prefix(cost.row_ps)), 0)
 
@@ -269,15 +317,22 @@ class PairMatrices:
         return min(self._costs.hop_ps[level][1:-1], default=0)
 
     def has_sync(self, replicas: int) -> bool:
-        """Whether any layer's gradients are shared by several ranks."""
-        return any(
+        """Whether any layer's parameters have several copies that sync once a batch."""
+        return bool(self._sharding.step_operations) and any(
             copies(self._configuration, name, replicas) > 1 and any(self._costs.parameters[name])
             for name in CLASSES
         )
 
-    def longer(self, suffix: Suffix, levels: LevelSet, in_flight: int, held: Held = None) -> Suffix:
+    def longer(
+        self,
+        suffix: Suffix,
+        levels: LevelSet,
+        in_flight: int,
+        held: Held = None,
+        shared: LevelSet = NO_ROUNDS,
+    ) -> Suffix:
         """Return a suffix with one more stage before it."""
-        key = (levels, in_flight, held)
+        key = (levels, in_flight, held, shared)
         if key not in suffix.longer:
             time = self.stage_time(*key)
             suffix.longer[key] = Suffix(
@@ -286,13 +341,18 @@ class PairMatrices:
         return suffix.longer[key]
 
     def whole(
-        self, suffix: Suffix, levels: LevelSet, in_flight: int, held: Held = None
+        self,
+        suffix: Suffix,
+        levels: LevelSet,
+        in_flight: int,
+        held: Held = None,
+        shared: LevelSet = NO_ROUNDS,
     ) -> tuple[int, int]:
         """Return (least max F, least sum F) of a suffix with the first stage before it."""
-        first = self.stage_time(levels, in_flight, held)[:1]
+        first = self.stage_time(levels, in_flight, held, shared)[:1]
         return int(extend_max(first, suffix.max_ps)[0]), int(extend_sum(first, suffix.sum_ps)[0])
 
-    def least(self, keys: Sequence[tuple[LevelSet, int, Held]]) -> tuple[int, int]:
+    def least(self, keys: Sequence[StageKey]) -> tuple[int, int]:
         """Return (least max F, least sum F) of pipelines with these keys, last stage first."""
         suffix = self.root
         for key in keys[:-1]:

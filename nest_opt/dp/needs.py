@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, extend_max, suffix_start
 from nest_opt.dp.matrices import Held, with_held
 from nest_opt.dp.source import CellSource, MemoryCase
-from nest_opt.problem import Configuration
 
 
 @dataclass
@@ -25,7 +24,7 @@ class Needs:
 
     def __init__(self, source: CellSource) -> None:
         self._source = source
-        self._known: dict[tuple[int, Configuration, int], tuple[Iterator[int], list[int]]] = {}
+        self._known: dict[object, tuple[Iterator[int], list[int]]] = {}
 
     def bound(self, case: MemoryCase, stages: int) -> int:
         """Return the least bytes if there were one round only: no stage holds fewer stashes.
@@ -37,7 +36,12 @@ class Needs:
     def at(self, case: MemoryCase, stages: int) -> int:
         """Return the least bytes of S stages; `INFINITE` if no such pipeline is legal."""
         # More rounds than layers hold no more stashes.
-        key = (case.microbatch, case.configuration, min(case.rounds, self._source.layers))
+        key = (
+            case.microbatch,
+            case.configuration,
+            min(case.rounds, self._source.layers),
+            (case.zero, case.replicas) if case.zero else None,
+        )
         if key not in self._known:
             self._known[key] = self._compute(case), []
         rest, found = self._known[key]

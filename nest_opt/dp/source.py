@@ -17,7 +17,7 @@ class Group:
     """Cells that share everything but rank order and pitch.
 
     `bound_ps` is a lower bound on all its cells; `place` orders equals: fewer
-    devices, fewer stages, smaller d, b, tp, cp, ep, then sp.
+    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, then smaller z.
     """
 
     bound_ps: int
@@ -27,11 +27,24 @@ class Group:
     microbatch: int
     configuration: Configuration
     rounds: int
+    zero: int = 0
+
+    @property
+    def pair(self) -> tuple[int, Configuration]:
+        """(microbatch size, configuration)."""
+        return self.microbatch, self.configuration
 
     @property
     def place(self) -> tuple[object, ...]:
         """The group's place among equals."""
-        return (self.devices, self.stages, self.replicas, self.microbatch, self.configuration)
+        return (
+            self.devices,
+            self.stages,
+            self.replicas,
+            self.microbatch,
+            self.configuration,
+            self.zero,
+        )
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,7 @@ class MemoryCase:
     rounds: int
     most_stages: int
     usable_bytes: int
+    zero: int = 0
 
 
 class CellSource(Protocol):

@@ -142,8 +142,9 @@ def model_name(k: CellCoefficients) -> str:
     cell = k.cell
     if isinstance(cell, Cell):
         tp, cp, ep, sp = cell.configuration
+        zero = f"z{cell.zero}_" if cell.zero else ""
         return (
-            f"b{cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}"
+            f"b{cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}"
             f"d{cell.device_map.replicas}_S{k.stages}_{cell.device_map.order}_"
             f"P{cell.device_map.pitch}_{k.objective}"
         )

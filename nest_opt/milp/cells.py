@@ -80,7 +80,8 @@ def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
             cell.stages,
             problem.search,
         ):
-            yield Cell(cell.microbatch, k, cell.rounds, device_map)
+            for zero in sorted(problem.search.zero):
+                yield Cell(cell.microbatch, k, cell.rounds, device_map, zero)
 
 
 def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:

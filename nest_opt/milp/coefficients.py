@@ -1,12 +1,14 @@
 """The numbers of one cell's program, exact integers from the cost table; no Pyomo here."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b
-from nest_opt.cost.table import CLASSES, PairCosts, ParameterClass, Row, SyncKey, copies
+from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.table import CLASSES, PairCosts, ParameterClass, Row
 from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.levels import NO_HOP, Levels, StageLevels, stage_levels
@@ -42,7 +44,7 @@ class LoadTerms:
     Attributes
     ----------
     layer_ps
-        Per option and layer, (8) and (9).
+        Per option and layer, (8) and (9), and (60) where rounds have it.
     hop_in_ps, hop_out_ps
         Per configuration and cut, the hop over it; None where the stage has none.
     """
@@ -219,15 +221,17 @@ class CoefficientSource:
         if isinstance(cell, FreeCell):
             stages, replicas = cell.stages, cell.replicas
             choices = (cell.choices,) * stages
+            sharding = Sharding(0, replicas, cell.rounds)
         else:
             stages, replicas = cell.device_map.stages, cell.device_map.replicas
+            sharding = Sharding(cell.zero, replicas, cell.rounds)
             choices = tuple((k,) for k in cell.configurations)
         configurations = tuple(dict.fromkeys(k for stage in choices for k in stage))
         options = self._options(b, choices)
         every = tuple(dict.fromkeys(option for stage in options for option in stage))
         objective = self._costs.problem.job.objective
         in_flight = tuple(in_flight_1f1b(stage, stages, cell.rounds) for stage in range(stages))
-        pairs = {k: table.pairs[b, k] for k in configurations}
+        pairs = {k: sharded_pair(table, (b, k), sharding) for k in configurations}
         states = {k: self._layers(pairs[k].states_bytes) for k in configurations}
         stash = {o: self._layers(pairs[o.configuration].stash_bytes[o.mode]) for o in every}
         work = {o: self._layers(pairs[o.configuration].work_bytes[o.mode]) for o in every}
@@ -241,12 +245,15 @@ class CoefficientSource:
             sync = self._least_sync(b, options, configurations, replicas)
         else:
             load = tuple(
-                _distinct(self._load(b, options[stage], member) for member in levels[stage].load)
+                _distinct(
+                    self._load(b, options[stage], member, sharding, copies)
+                    for member, copies in _members(levels[stage], sharding)
+                )
                 for stage in range(stages)
             )
             sync = tuple(
                 _distinct(
-                    self._sync(b, choices[stage], replicas, member) for member in levels[stage].sync
+                    self._sync(b, choices[stage], sharding, member) for member in levels[stage].sync
                 )
                 for stage in range(stages)
             )
@@ -295,12 +302,36 @@ class CoefficientSource:
         """Return the entry of each layer, from one entry a row of the table."""
         return tuple(row[place] for place in self._costs.table.layer_rows)
 
-    def _load(self, microbatch: int, options: tuple[Option, ...], member: Levels) -> LoadTerms:
-        """Return the terms of F at a tuple of levels, found once."""
-        key = (microbatch, options, member)
+    def _load(
+        self,
+        microbatch: int,
+        options: tuple[Option, ...],
+        member: Levels,
+        sharding: Sharding | None = None,
+        copies: Levels | None = None,
+    ) -> LoadTerms:
+        """Return the terms of F at a tuple of levels, found once.
+
+        `copies` are the levels of the copies, None where they have no part in F.
+        """
+        key = (microbatch, options, member, copies and (sharding, copies))
         if key not in self._load_terms:
-            self._load_terms[key] = self._find_load(microbatch, options, member)
+            found = self._find_load(microbatch, options, member)
+            if sharding is not None and copies is not None:
+                found = self._with_rounds(microbatch, found, sharding, copies)
+            self._load_terms[key] = found
         return self._load_terms[key]
+
+    def _with_rounds(
+        self, microbatch: int, terms: LoadTerms, sharding: Sharding, copies: Levels
+    ) -> LoadTerms:
+        """Return terms of F with (60)."""
+        layers = {}
+        for option, row in terms.layer_ps.items():
+            pair = microbatch, option.configuration
+            more = round_times(self._costs.table, pair, sharding, copies)
+            layers[option] = row if more is None else tuple(_sum(row, self._layers(more)))
+        return replace(terms, layer_ps=layers)
 
     def _find_load(self, microbatch: int, options: tuple[Option, ...], member: Levels) -> LoadTerms:
         *inside, hop_in, hop_out = member
@@ -342,15 +373,15 @@ class CoefficientSource:
         self,
         microbatch: int,
         configurations: tuple[Configuration, ...],
-        replicas: int,
+        sharding: Sharding,
         member: Levels,
         classes: tuple[ParameterClass, ...] = CLASSES,
     ) -> SyncTerms:
         """Return the terms of Y at a pair of levels, found once."""
-        key = (microbatch, configurations, replicas, member, classes)
+        key = (microbatch, configurations, sharding, member, classes)
         if key not in self._sync_terms:
             self._sync_terms[key] = self._find_sync(
-                microbatch, configurations, replicas, member, classes
+                microbatch, configurations, sharding, member, classes
             )
         return self._sync_terms[key]
 
@@ -358,7 +389,7 @@ class CoefficientSource:
         self,
         microbatch: int,
         configurations: tuple[Configuration, ...],
-        replicas: int,
+        sharding: Sharding,
         member: Levels,
         classes: tuple[ParameterClass, ...],
     ) -> SyncTerms:
@@ -368,10 +399,9 @@ class CoefficientSource:
         for k in configurations:
             total = [0] * table.layer_count
             for name, level in zip(CLASSES, member, strict=True):
-                ranks = copies(k, name, replicas)
+                cost = step_sync(table, k, name, sharding, level)
                 parameters = table.pairs[microbatch, k].parameters[name]
-                if name in classes and ranks > 1 and any(self._layers(parameters)):
-                    cost = table.sync[SyncKey(k, name, ranks, level)]
+                if name in classes and cost is not None and any(self._layers(parameters)):
                     fixed[name, k] = cost.fixed_ps
                     total = _sum(total, self._layers(cost.row_ps))
             layers[k] = tuple(total)
@@ -408,7 +438,10 @@ class CoefficientSource:
     ) -> tuple[tuple[SyncTerms, ...], ...]:
         parts = [
             self._sync(
-                microbatch, (k,), replicas, least_levels(self._capacities(), k, replicas).sync
+                microbatch,
+                (k,),
+                _unsharded(replicas),
+                least_levels(self._capacities(), k, replicas).sync,
             )
             for k in configurations
         ]
@@ -448,7 +481,9 @@ class CoefficientSource:
             hop_ps=tuple({k: pairs[k].hop_ps[level] for k in configurations} for level in levels),
             sync_ps={
                 name: tuple(
-                    self._sync(microbatch, configurations, replicas, (level, level), (name,))
+                    self._sync(
+                        microbatch, configurations, _unsharded(replicas), (level, level), (name,)
+                    )
                     for level in levels
                 )
                 for name in CLASSES
@@ -459,6 +494,22 @@ class CoefficientSource:
 def label_of(k: Configuration) -> str:
     """Return a configuration's name among those that differ in tp and sp alone."""
     return f"tp{k.tp}{'_sp' if k.sp else ''}"
+
+
+def _unsharded(replicas: int) -> Sharding:
+    """Return level 0, at which it does not matter how many rounds there are."""
+    return Sharding(zero=0, replicas=replicas, rounds=1)
+
+
+def _members(stage: StageLevels, sharding: Sharding) -> Iterator[tuple[Levels, Levels | None]]:
+    """Yield the levels of a replica's groups and hops with those of a rank's copies.
+
+    The largest sum over all of these is the sum of the two largest: (11).
+    """
+    if sharding.round_operations:
+        yield from product(stage.load, stage.sync)
+    else:
+        yield from ((member, None) for member in stage.load)
 
 
 def _joined_load(parts: list[LoadTerms]) -> LoadTerms:

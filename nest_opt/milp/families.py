@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, PathCell, ProgramCell, aligned_cells, free_cells
 from nest_opt.milp.result import FamilyName
 from nest_opt.plan.evaluate import Costs
@@ -57,6 +58,7 @@ def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
         device_map.replicas,
         cell.microbatch,
         (cell.configuration,),
+        cell.zero,
         device_map.order != "pp-inner",
         device_map.pitch,
     )
@@ -67,7 +69,18 @@ def _free_place(cell: ProgramCell) -> tuple[object, ...]:
     return cell.least_devices, cell.stages, cell.replicas, cell.microbatch, cell.choices
 
 
+def _free_family(costs: Costs) -> Iterator[FreeCell]:
+    """Yield the cells of the free family, whose programs know ZeRO level 0 alone."""
+    levels = costs.problem.search.zero
+    if any(levels):
+        raise ModelError(
+            f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
+            "know level 0 alone: use the aligned family, or remove the others"
+        )
+    yield from free_cells(costs)
+
+
 FAMILIES: dict[FamilyName, Family] = {
     "aligned": Family("aligned", aligned_cells, _without_devices, _aligned_place, outside_aligned),
-    "free": Family("free", free_cells, _without_devices, _free_place, outside_free),
+    "free": Family("free", _free_family, _without_devices, _free_place, outside_free),
 }

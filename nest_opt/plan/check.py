@@ -69,7 +69,15 @@ def _check_batch(costs: Costs, placement: Placement) -> Iterator[Violation]:
 
 
 def _check_degrees(costs: Costs, placement: Placement) -> Iterator[Violation]:
-    """Yield what is wrong with degrees that differ by stage."""
+    """Yield what is wrong with a ZeRO level, or with degrees that differ by stage."""
+    allowed = costs.problem.search.zero
+    if placement.zero not in allowed:
+        yield Violation(
+            "degrees",
+            f"zero {placement.zero}",
+            f"{', '.join(map(str, allowed))} is allowed",
+            "change it, or add it to search.zero",
+        )
     free = costs.problem.search.per_stage
     configurations = placement.configurations
     for name in ("tp", "cp", "ep", "sp"):

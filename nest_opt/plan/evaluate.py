@@ -14,19 +14,21 @@ from nest_opt.cost.artifact import ArtifactCosts
 from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
-from nest_opt.cost.table import (
-    CLASSES,
-    CostTable,
-    ParameterClass,
-    SyncKey,
-    copies,
-)
+from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncOperation
 from nest_opt.errors import PlanError
 from nest_opt.network import Network, build_network
 from nest_opt.plan.placement import AnyCell, Blocks, Cell, DeviceMap, Placement, StagedCell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, Group, Recompute
+
+# Names of the terms of F that are collectives over copies.
+GATHERED = "gathered weights"
+ROUND_TERMS: dict[SyncOperation, str] = {
+    "all-gather": GATHERED,
+    "reduce-scatter": "scattered gradients",
+}
 
 
 @dataclass(frozen=True)
@@ -182,8 +184,8 @@ def placement_cell(problem: Problem, placement: Placement) -> AnyCell:
         )
     device_map = placement.device_map
     if placement.is_uniform and isinstance(device_map, DeviceMap):
-        return Cell(microbatch, placement.configurations[0], rounds, device_map)
-    return StagedCell(microbatch, placement.configurations, rounds, device_map)
+        return Cell(microbatch, placement.configurations[0], rounds, device_map, placement.zero)
+    return StagedCell(microbatch, placement.configurations, rounds, device_map, placement.zero)
 
 
 def evaluate_stage(
@@ -211,7 +213,15 @@ def evaluate_stage(
             f"{', '.join(map(str, table.replicas[key])) or 'none'} for "
             f"microbatch={cell.microbatch} {configuration}: change dp, or widen problem.search"
         )
+    if cell.zero not in table.zero:
+        raise PlanError(
+            f"zero: found {cell.zero}, the problem allows {', '.join(map(str, table.zero))}: "
+            "change it, or widen problem.search"
+        )
+    sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
+    memory = sharded_pair(table, key, sharding)
     rows = table.layer_rows[low:high]
+    shared, shared_levels = _round_terms(costs, cell, stage, rows)
     sync_terms, sync_levels = _sync_terms(costs, cell, stage, rows)
     flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
     time_terms, levels = max(
@@ -225,18 +235,18 @@ def evaluate_stage(
         low=low,
         high=high,
         recompute=mode,
-        time_terms_ps=time_terms,
+        time_terms_ps={**time_terms, **shared},
         sync_terms_ps=sync_terms,
         backward_before_ps=sum(pair.backward_ps[row] for row in table.layer_rows[:low]),
         in_flight=flight,
         memory_terms_bytes={
-            "states": sum(pair.states_bytes[row] for row in rows),
+            "states": sum(memory.states_bytes[row] for row in rows),
             "stash": flight * sum(pair.stash_bytes[mode][row] for row in rows),
-            "work": max(pair.work_bytes[mode][row] for row in rows),
+            "work": max(memory.work_bytes[mode][row] for row in rows),
             "reserve": table.reserve_bytes,
         },
         usable_bytes=table.usable_bytes,
-        levels={**levels, **sync_levels},
+        levels={**levels, **shared_levels, **sync_levels},
     )
 
 
@@ -324,25 +334,53 @@ def _sync_terms(
     """Return the terms of Y for the worst rank of a stage, and the levels that they come from."""
     table, configuration, device_map = costs.table, cell.configurations[stage], cell.device_map
     parameters = table.pairs[cell.microbatch, configuration].parameters
-    held = [
-        name
-        for name in CLASSES
-        if copies(configuration, name, device_map.replicas) > 1
-        and any(parameters[name][row] for row in rows)
-    ]
+    sharding = Sharding(cell.zero, device_map.replicas, cell.rounds)
+    held = [name for name in CLASSES if any(parameters[name][row] for row in rows)]
     found: list[tuple[dict[str, int], dict[str, int]]] = []
-    tp, cp, ep, _ = configuration
-    # One rank of each shard: context-parallel ranks hold the same parameters.
-    for rank in (t + tp * cp * e for e in range(ep) for t in range(tp)):
+    for rank in _shards(configuration):
         terms, levels = {}, {}
         for name in held:
             group = sync_group(device_map, configuration, name, stage, rank)
             level = costs.network.level(group)
-            cost = table.sync[SyncKey(configuration, name, len(group), level)]
-            terms[f"{name} gradients"] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
-            levels[f"{name} gradients"] = level
+            cost = step_sync(table, configuration, name, sharding, level)
+            if cost is not None:
+                # Above level 0 weights are gathered beside, or instead.
+                term = f"{name} {'parameters' if cell.zero else 'gradients'}"
+                terms[term] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
+                levels[term] = level
         found.append((terms, levels))
     return max(found, key=lambda rank: sum(rank[0].values()))
+
+
+def _round_terms(
+    costs: Costs, cell: AnyCell, stage: int, rows: tuple[int, ...]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the terms of F that are over the copies of a stage's worst rank, and their levels."""
+    configuration, network = cell.configurations[stage], costs.network
+    pair = cell.microbatch, configuration
+    sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
+    if not sharding.round_operations:
+        return {}, {}
+    found: list[tuple[dict[str, int], dict[str, int]]] = []
+    for rank in _shards(configuration):
+        levels = [
+            network.level(sync_group(cell.device_map, configuration, name, stage, rank))
+            for name in CLASSES
+        ]
+        terms = {}
+        for operation in dict.fromkeys(sharding.round_operations):
+            same = [one for one in sharding.round_operations if one == operation]
+            times = round_times(costs.table, pair, sharding, levels, same)
+            if times is not None:
+                terms[ROUND_TERMS[operation]] = sum(times[row] for row in rows)
+        found.append((terms, dict.fromkeys(terms, max(levels))))
+    return max(found, key=lambda rank: sum(rank[0].values()))
+
+
+def _shards(configuration: Configuration) -> Iterator[int]:
+    """Yield one rank of each shard: context-parallel ranks hold the same parameters."""
+    tp, cp, ep, _ = configuration
+    yield from (t + tp * cp * e for e in range(ep) for t in range(tp))
 
 
 def sync_group(

@@ -177,12 +177,15 @@ class Cell:
         m, microbatches per pipeline and batch.
     device_map
         Replicas, stages, rank order and pitch.
+    zero
+        z, the ZeRO level.
     """
 
     microbatch: int
     configuration: Configuration
     rounds: int
     device_map: DeviceMap
+    zero: int = 0
 
     @property
     def pair(self) -> tuple[int, Configuration]:
@@ -204,6 +207,7 @@ class Cell:
             self.device_map.pitch,
             ends,
             recompute,
+            zero=self.zero,
         )
 
 
@@ -219,12 +223,15 @@ class StagedCell:
         m, microbatches per pipeline and batch.
     device_map
         The blocks.
+    zero
+        z, the ZeRO level.
     """
 
     microbatch: int
     configurations: tuple[Configuration, ...]
     rounds: int
     device_map: Blocks
+    zero: int = 0
 
 
 AnyCell = Cell | StagedCell
@@ -248,6 +255,8 @@ class Placement:
         For each stage, its recomputation mode.
     devices
         The blocks of order `listed`; None for other orders.
+    zero
+        z, the ZeRO level of all stages and both parameter classes.
     """
 
     microbatch: int
@@ -258,6 +267,7 @@ class Placement:
     ends: tuple[int, ...]
     recompute: tuple[Recompute, ...]
     devices: ListedMap | None = None
+    zero: int = 0
 
     @property
     def stages(self) -> int:

@@ -65,6 +65,12 @@ class Problem(Frozen):
                 f"search.per_stage: found {', '.join(self.search.per_stage)} with cost_model "
                 "artifact, which knows one tp and one sp for all stages: remove one of the two"
             )
+        if any(self.search.zero) and (self.search.per_stage or self.job.cost_model == "artifact"):
+            beside = "search.per_stage" if self.search.per_stage else "cost_model artifact"
+            raise ValueError(
+                f"search.zero: found {', '.join(map(str, self.search.zero))} with {beside}, which "
+                "knows level 0 alone: remove one of the two"
+            )
         return self
 
     @property

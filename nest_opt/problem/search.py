@@ -12,6 +12,8 @@ ORDERS: tuple[Order, ...] = ("pp-inner", "dp-inner")
 Pitch = Literal["tight", "level", "spread"]
 PITCHES: tuple[Pitch, ...] = ("tight", "level", "spread")
 
+ZeroLevel = Annotated[int, Field(strict=True, ge=0, le=3)]
+
 PerStage = Literal["tp", "sp"]
 
 Degrees = Annotated[tuple[Degree, ...], Field(min_length=1)]
@@ -26,6 +28,7 @@ class SearchSpace(Frozen):
     legal value. `pitch`: `tight` is the devices of one replica (or stage),
     `level` rounds that up to whole groups of each level, `spread` divides the
     devices evenly. `per_stage` names the degrees that may differ by stage.
+    `zero` are the levels of ZeRO, one for all stages of a plan.
     """
 
     microbatch: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
@@ -39,6 +42,7 @@ class SearchSpace(Frozen):
     order: Annotated[tuple[Order, ...], Field(min_length=1)] = ORDERS
     pitch: Annotated[tuple[Pitch, ...], Field(min_length=1)] = PITCHES
     per_stage: tuple[PerStage, ...] = ()
+    zero: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] = (0,)
 
     def shared(self, k: Configuration) -> Configuration:
         """Return k with what may differ by stage left open: equal for all stages of a plan."""

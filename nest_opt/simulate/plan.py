@@ -1,7 +1,7 @@
 """From an evaluated plan to the simulator: what the stages of a plan take under 1F1B."""
 
 from nest_opt.errors import ScheduleError
-from nest_opt.plan.evaluate import Costs, Evaluation, StageEvaluation
+from nest_opt.plan.evaluate import GATHERED, Costs, Evaluation, StageEvaluation
 from nest_opt.plan.placement import Placement
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS
@@ -67,13 +67,21 @@ def stage_times(
 
 
 def _forward_ps(costs: Costs, stage: StageEvaluation, pair: tuple[int, Configuration]) -> int:
-    """Return a stage's forward with the collectives of its forward pass."""
+    """Return a stage's forward with the collectives of its forward pass.
+
+    Weights are gathered once in it, and as long again in the backward pass.
+    """
     if costs.is_artifact:
         return stage.time_terms_ps["forward path"]
     table = costs.table
-    return stage.time_terms_ps["forward"] + sum(
-        table.pairs[pair].forward_collective_ps[group][stage.levels[group]][row]
-        for group in GROUPS
-        if pair[1].degree(group) > 1
-        for row in table.layer_rows[stage.low : stage.high]
+    gathered = stage.time_terms_ps.get(GATHERED, 0) // 2
+    return (
+        gathered
+        + stage.time_terms_ps["forward"]
+        + sum(
+            table.pairs[pair].forward_collective_ps[group][stage.levels[group]][row]
+            for group in GROUPS
+            if pair[1].degree(group) > 1
+            for row in table.layer_rows[stage.low : stage.high]
+        )
     )

@@ -1,0 +1,237 @@
+"""ZeRO levels: by hand, among each other, and found alike by all that search them."""
+
+import random
+from typing import Any
+
+import pytest
+from agreement import compare
+from click import UsageError
+from milp_agreement import compare_fixed, exact_coefficients, placement_count
+from milp_instances import whole_number_data
+from random_instances import random_data
+
+from nest_opt import InstanceError, Problem, solve
+from nest_opt.cli.fix import fix, parse_fixes
+from nest_opt.cost.build import build_cost_table
+from nest_opt.cost.table_file import table_from_json, table_to_json
+from nest_opt.errors import ModelError
+from nest_opt.milp.exact import exact
+from nest_opt.plan import Placement
+from nest_opt.plan.check import check
+from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.plan.plan import Plan, plan_from_placement
+from nest_opt.problem import Configuration
+from nest_opt.problem.validation import build
+from nest_opt.simulate.plan import simulate_plan, stage_times
+
+LEVELS = (0, 1, 2, 3)
+US = 10**6
+
+
+def data_of(batch: int = 4, **search: Any) -> dict[str, Any]:
+    """Return two blocks of 1,000 parameters for 2 devices, joined at 1 GB/s and 1 us."""
+    profile = {
+        "microbatch": 1,
+        "forward_s": "1e-6",
+        "backward_input_s": "1e-6",
+        "backward_weight_s": "1e-6",
+        "dense_parameters": 1000,
+        "recompute": {"none": {"stash_bytes": 0, "work_bytes": 7}},
+    }
+    return {
+        "name": "two blocks",
+        "model": {
+            "layer_types": {"block": {"output_bytes": {"1": 0}, "profiles": [profile]}},
+            "layers": [{"id": "block", "type": "block", "repeat": 2}],
+        },
+        "cluster": {
+            "device_kinds": {"device": {"memory_bytes": 10**6}},
+            "devices": [{"kind": "device", "count": 2}],
+            "network": {
+                "type": "hierarchical",
+                "levels": [
+                    {"name": "l", "size": 2, "bandwidth_bytes_per_s": 10**9, "latency_s": "1e-6"}
+                ],
+            },
+        },
+        "job": {
+            "global_batch": batch,
+            "bytes_per_parameter": {"weights": 2, "gradients": 4, "optimizer": 12},
+        },
+        "search": {"tp": [1], "zero": list(LEVELS), **search},
+    }
+
+
+def problem_of(batch: int = 4, **search: Any) -> Problem:
+    """Return that problem."""
+    return build(Problem, data_of(batch, **search), "two blocks")
+
+
+def both(zero: int) -> Placement:
+    """Return one stage of two replicas at a level."""
+    one = Configuration(1, 1, 1, False)
+    return Placement(1, (one,), 2, "pp-inner", 1, (2,), ("none",), zero=zero)
+
+
+# A reduce-scatter of 4,000 bytes over 2 ranks takes 1 us + 2 us, an all-gather of 2,000 bytes
+# 1 us + 1 us, an all-reduce of 4,000 bytes 2 us + 4 us; the first part once for both layers in Y.
+@pytest.mark.parametrize(
+    ("batch", "zero", "time_us", "sync_us", "states", "work"),
+    [
+        (4, 0, 6, 10, 36_000, 7),
+        (4, 1, 6, 8, 24_000, 7),
+        (4, 2, 6 + 2 * 3, 3, 20_000, 4_007),
+        (4, 3, 6 + 2 * (2 + 2 + 3), 0, 18_000, 6_007),
+        (2, 2, 6, 8, 20_000, 4_007),
+        (2, 3, 6 + 2 * (2 + 2 + 3), 0, 18_000, 6_007),
+    ],
+)
+def test_time_sync_and_memory_by_hand(
+    batch: int, zero: int, time_us: int, sync_us: int, states: int, work: int
+) -> None:
+    """F, Y, states and work of two replicas are what paper and pencil give."""
+    (stage,) = evaluate(Costs(problem_of(batch)), both(zero)).stages
+    assert (stage.time_ps, stage.sync_ps) == (time_us * US, sync_us * US)
+    assert stage.memory_terms_bytes == {"states": states, "stash": 0, "work": work, "reserve": 0}
+
+
+def test_the_forward_has_one_of_the_two_gathers() -> None:
+    """Simulated, a stage under level 3 gathers in its forward, and scatters in its backward."""
+    costs = Costs(problem_of())
+    evaluation = evaluate(costs, both(3))
+    (times,) = stage_times(costs, both(3), evaluation)
+    assert (times.forward_ps, times.backward_input_ps) == ((2 + 4) * US, (4 + 4 + 6) * US)
+    assert simulate_plan(costs, both(3), evaluation).iteration_ps == evaluation.value_ps
+
+
+def test_one_copy_has_nothing_to_share() -> None:
+    """Without replicas all levels cost and hold the same, and ties go to the smallest."""
+    problem = problem_of(dp=[1], pp=[1], zero=[3, 1, 2])
+    found = solve(problem).plan
+    assert found is not None
+    assert found.zero == 1
+    costs, one = Costs(problem), found.placement()
+    values = [
+        evaluate(costs, Placement(**{**vars(one), "zero": zero})).stages for zero in (1, 2, 3)
+    ]
+    assert values[0] == values[1] == values[2]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_level_is_found_by_all(seed: int) -> None:
+    """With all levels open dynamic program, brute force and oracle agree, plan and terms."""
+    data = random_data(3 * seed)
+    data["search"]["zero"] = list(LEVELS)
+    assert compare(data).difference is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_open_levels_are_the_best_of_all(seed: int) -> None:
+    """The optimum with all levels is the least of those with one; nothing fits if none does."""
+    data = random_data(seed)
+
+    def best(levels: tuple[int, ...]) -> int | None:
+        data["search"]["zero"] = levels
+        try:
+            found = solve(build(Problem, data, "levels")).evaluation
+        except InstanceError:
+            return None
+        return None if found is None else found.value_ps
+
+    single = [value for level in LEVELS if (value := best((level,))) is not None]
+    assert best(LEVELS) == min(single, default=None)
+
+
+def test_programs_value_each_level_as_the_evaluator() -> None:
+    """Fixed placements are feasible as the checker says, at the evaluator's value."""
+    rng, seen, illegal = random.Random(1), 0, 0
+    for seed in range(25):
+        data = whole_number_data(seed)
+        data["search"]["zero"] = [1, 2, 3]
+        problem = build(Problem, data, "levels")
+        cells = [k for k in exact_coefficients(problem) or () if placement_count(k) <= 20]
+        found = compare_fixed(problem, rng.sample(cells, min(len(cells), 3)))
+        assert found.difference is None
+        seen, illegal = seen + found.placements, illegal + found.illegal
+    assert seen > illegal > 0
+
+
+def test_programs_find_the_best_level() -> None:
+    """The integer program's optimum with all levels open is the dynamic program's."""
+    compared = 0
+    for seed in range(40, 50):
+        data = random_data(seed)
+        data["search"]["zero"] = list(LEVELS)
+        problem = build(Problem, data, "levels")
+        try:
+            expected = solve(problem).evaluation
+        except InstanceError:
+            continue
+        assert exact(problem).value_ps == (None if expected is None else expected.value_ps)
+        compared += expected is not None
+    assert compared > 2
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_a_diagnosis_names_the_least_memory(zero: int) -> None:
+    """Where nothing fits, the bytes it names are enough, and one less is not."""
+    data = data_of(zero=[zero], dp=[2], pp=[1])
+    kind = data["cluster"]["device_kinds"]["device"]
+
+    def status(memory_bytes: int) -> Any:
+        kind["memory_bytes"] = memory_bytes
+        return solve(build(Problem, data, "small"))
+
+    result = status(1000)
+    assert result.status == "infeasible"
+    needed = result.diagnosis.memory_bytes
+    assert needed == 24_007
+    assert status(needed).status == "optimal"
+    assert status(needed - 1).status == "infeasible"
+
+
+def test_plan_file_keeps_the_level() -> None:
+    """A plan is read back with its level, and one of another level than asked for is illegal."""
+    plan = plan_from_placement(problem_of(), both(2), "fill-drain", 0)
+    again = build(Plan, plan.model_dump(mode="json", by_alias=True, exclude_none=True), "plan")
+    assert again.placement() == both(2)
+    (violation,) = check(Costs(problem_of(zero=[0, 1])), both(2))
+    assert (violation.rule, violation.found) == ("degrees", "zero 2")
+
+
+def test_tables_with_levels_are_read_back() -> None:
+    """A table with shards is the one that was written; without one of them it is refused."""
+    table = build_cost_table(problem_of())
+    written = table_to_json(table)
+    assert table_from_json(written) == table
+    with pytest.raises(InstanceError, match="shards: found 11 entries, 12 are needed"):
+        table_from_json({**written, "shards": written["shards"][1:]})
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ({"search": {"per_stage": ["tp"]}}, "search.per_stage"),
+        ({"job": {"cost_model": "artifact"}}, "artifact"),
+    ],
+)
+def test_what_knows_level_0_alone_is_refused(place: dict[str, Any], found: str) -> None:
+    """Levels above 0 are refused where stages differ, and with the artifact's cost model."""
+    data = data_of()
+    for part, fields in place.items():
+        data[part] |= fields
+    with pytest.raises(InstanceError, match=rf"search.zero: found 0, 1, 2, 3 with .*{found}"):
+        build(Problem, data, "refused")
+
+
+def test_the_free_family_is_refused() -> None:
+    """Its programs know level 0 alone, and say so."""
+    with pytest.raises(ModelError, match=r"search.zero: found 0, 1, 2, 3"):
+        exact(problem_of(), family="free")
+
+
+def test_the_command_line_narrows_levels() -> None:
+    """`--fix zero=1` leaves one level, others than 0 to 3 are refused."""
+    assert fix(problem_of(), parse_fixes(["zero=1"])).search.zero == (1,)
+    with pytest.raises(UsageError, match="legal values are 0, 1, 2, 3"):
+        parse_fixes(["zero=4"])
