@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from itertools import count, product
+from itertools import product
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -33,12 +33,8 @@ from nest_opt.problem.profile import Recompute
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _Matrices: TypeAlias = dict[tuple[tuple[int, Configuration], Sharding], PairMatrices]
-_Passes: TypeAlias = dict[
-    tuple[tuple[int, Configuration], int | None, Sharding | None],
-    tuple[Iterator[tuple[int, int]], list[tuple[int, int]]],
-]
 
-# Matrices, and passes over them, that are kept of ZeRO levels above 0.
+# Matrices that are kept of ZeRO levels above 0.
 KEPT_SHARDED = 64
 
 
@@ -59,7 +55,7 @@ class DefaultSource:
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
         self._with_maps: dict[tuple[Configuration, int, int], bool] = {}
-        self._passes: tuple[_Passes, _Passes] = ({}, {})
+        self._least: dict[object, tuple[int, int]] = {}
 
     def relaxed(self, problem: Problem) -> "DefaultSource":
         """Return the cells under fewer constraints, or with a padded batch: for `fits` alone.
@@ -71,7 +67,7 @@ class DefaultSource:
         other = copy(self)
         other._problem, other._restriction = problem, restriction(problem)
         other._replicas = legal_replicas(problem)
-        other._matrices, other._passes, other._with_maps = ({}, {}), ({}, {}), {}
+        other._matrices, other._least, other._with_maps = ({}, {}), {}, {}
         if any(self._zero):
             other._table = build_cost_table(problem)
         return other
@@ -180,6 +176,8 @@ class DefaultSource:
 
     def refined_bound_ps(self, group: Group) -> int | None:
         """Return a bound from the interval DP at the least levels, with memory and sync."""
+        if group.stages < self.matrices(group.pair, _sharding_of(group)).least_stages:
+            return None
         slowest, total = self._relaxed(group)
         if total >= INFINITE:
             return None
@@ -192,35 +190,24 @@ class DefaultSource:
     def _relaxed(self, group: Group) -> tuple[int, int]:
         """Return (least max F, least sum F) at the least levels possible.
 
-        One pass from the last stage on serves all S with the same limit on
-        microbatches in flight; it is taken as far as it is asked for.
+        Ends of pipelines with the same stashes and pins are found once.
         """
-        pair, sharding = group.pair, _sharding_of(group)
-        limit = group.rounds if group.rounds < group.stages else None
-        steps, least = _kept(
-            self._passes[bool(sharding.zero)],
-            (pair, limit, sharding if sharding.zero else None),
-            lambda: (self._relaxed_pass(pair, limit, sharding), []),
-            KEPT_SHARDED if sharding.zero else None,
-        )
-        while len(least) < group.stages:
-            least.append(next(steps))
-        return least[group.stages - 1]
-
-    def _relaxed_pass(
-        self, pair: tuple[int, Configuration], limit: int | None, sharding: Sharding
-    ) -> Iterator[tuple[int, int]]:
-        matrices = self.matrices(pair, sharding)
-        shared = NO_ROUNDS
-        if matrices.has_rounds:
-            shared = frozenset({self.least_sync_levels(pair[1], sharding.replicas)})
-        *inside, hop = self.least_levels(pair[1])
-        suffix, out = matrices.root, NO_HOP
-        for stages in count(1):
-            flight = min(stages, limit or stages)
-            yield matrices.whole(suffix, frozenset({(*inside, NO_HOP, out)}), flight, None, shared)
-            suffix = matrices.longer(suffix, frozenset({(*inside, hop, out)}), flight, None, shared)
-            out = hop
+        pair, stages, sharding = group.pair, group.stages, _sharding_of(group)
+        key = (pair, min(group.rounds, stages), stages, sharding if sharding.zero else None)
+        if key not in self._least:
+            matrices = self.matrices(pair, sharding)
+            shared = NO_ROUNDS
+            if matrices.has_rounds:
+                shared = frozenset({self.least_sync_levels(pair[1], sharding.replicas)})
+            *inside, hop = self.least_levels(group.configuration)
+            keys: list[StageKey] = []
+            for stage, held in enumerate(self.held_by(stages)):
+                level_in = hop if stage else NO_HOP
+                level_out = hop if stage < stages - 1 else NO_HOP
+                levels = frozenset({(*inside, level_in, level_out)})
+                keys.append((levels, in_flight_1f1b(stage, stages, group.rounds), held, shared))
+            self._least[key] = matrices.least(keys[::-1])
+        return self._least[key]
 
     def _least_sync(self, sharding: Sharding, pair: tuple[int, Configuration], stages: int) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.
