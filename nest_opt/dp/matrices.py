@@ -129,6 +129,12 @@ class PairMatrices:
     def _states(self) -> Array:
         return self._intervals(self._prefix(self._costs.states_bytes))
 
+    @cached_property
+    def least_stages(self) -> int:
+        """A lower bound on the stages that have memory for the states of all layers."""
+        states = sum(self._costs.states_bytes[row] for row in self._table.layer_rows)
+        return -(-states // (self._table.usable_bytes - self._table.reserve_bytes))
+
     def _compute_work(self, mode: Recompute) -> Array:
         """Return the largest work bytes within each interval."""
         work = np.array(self._costs.work_bytes[mode], np.int64)[self._rows]
