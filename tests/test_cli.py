@@ -236,7 +236,7 @@ def test_fix_leaves_other_dimensions_as_they_are(tmp_path: Path) -> None:
         (["tp=0"], "found '0', legal values are whole numbers from 1"),
         (["tp=9999999999999"], "legal values are whole numbers from 1"),
         (["tp=1,"], "found '', legal values"),
-        (["recompute=some"], "legal values are none, full"),
+        (["recompute=some"], "legal values are none, selective, full"),
         (["order=pp-inner-reversed"], "legal values are pp-inner, dp-inner"),
         (["pitch=5"], "legal values are tight, level, spread"),
         (["sp=maybe"], "legal values are true, false"),

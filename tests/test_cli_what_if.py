@@ -145,7 +145,7 @@ def test_answers_stand_beside_an_infeasible_problem(tmp_path: Path) -> None:
         ("zz=1", "--what-if: found key 'zz', KEY=VALUE is needed"),
         ("tp=2+", "--what-if: found '' without a '='"),
         ("tp=2+tp=4", "--what-if: found tp 2 times, 1 is allowed"),
-        ("recompute=some", "--what-if recompute: found 'some', legal values are none, full"),
+        ("recompute=some", "--what-if recompute: found 'some', legal values are none, selective"),
     ],
 )
 def test_malformed_questions_are_refused(text: str, message: str) -> None:
