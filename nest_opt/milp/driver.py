@@ -88,7 +88,6 @@ def search(
         all cells are bounded, then while they are settled.
     watch
         Called about once a second while a program runs.
-        Called with (cells done, cells, best value in ps or None).
     family
         Its name.
 
