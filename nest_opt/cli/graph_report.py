@@ -68,16 +68,11 @@ def graph_solve_report(
     result: GraphSolveResult, output: Path | None = None, *, explain: bool = False
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report on a search, with the terms of every load if asked for."""
-    if result.plan is None or result.evaluation is None:
-        yield _why_no_plan(result)
-    else:
-        yield graph_headline(result.status, result.problem, result.evaluation)
-        yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
-        yield graph_stage_table(result.plan, result.evaluation)
-        if explain:
-            for number, stage in enumerate(result.evaluation.stages):
-                yield from _stage_terms(result.plan, number, stage)
-                yield Text()
+    yield from _plan_report(result)
+    if explain and result.plan and result.evaluation:
+        for number, stage in enumerate(result.evaluation.stages):
+            yield from _stage_terms(result.plan, number, stage)
+            yield Text()
     rows = {
         "search": f"{count_text(result.downsets, 'downset')} of "
         f"{count_text(result.blocks, 'block')}, {number_text(result.wall_s, 3)} s"
@@ -91,12 +86,7 @@ def graph_exact_report(
     result: GraphExactResult, output: Path | None = None
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report on an exact search."""
-    if result.plan is None or result.evaluation is None:
-        yield _why_no_plan(result)
-    else:
-        yield graph_headline(result.status, result.problem, result.evaluation)
-        yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
-        yield graph_stage_table(result.plan, result.evaluation)
+    yield from _plan_report(result)
     rows = {
         "solve": _contiguous_text(result),
         "proof by": _voucher_text(result),
@@ -127,10 +117,16 @@ def graph_optimum_report(
     yield facts(rows)
 
 
-def _why_no_plan(result: GraphExactResult | GraphSolveResult) -> Text:
+def _plan_report(result: GraphExactResult | GraphSolveResult) -> Iterator[RenderableType]:
+    """Yield what was found: value, bound, devices and stages, or why there is no plan."""
     if result.obstacle is not None:
-        return Text(f"infeasible: {printable(result.obstacle)}", style="bold red")
-    return Text(_WHY_NO_PLAN[result.status], style="bold")
+        yield Text(f"infeasible: {printable(result.obstacle)}", style="bold red")
+    elif result.plan is None or result.evaluation is None:
+        yield Text(_WHY_NO_PLAN[result.status], style="bold")
+    else:
+        yield graph_headline(result.status, result.problem, result.evaluation)
+        yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
+        yield graph_stage_table(result.plan, result.evaluation)
 
 
 def _bound_text(result: GraphExactResult | GraphSolveResult) -> str:
