@@ -176,11 +176,11 @@ def test_nothing_fits_on_any_number(command: str, tmp_path: Path) -> None:
 
 def test_a_wrong_diagnosis_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     """A number that the searches contradict, above or below, exits with 3."""
-    true = smallest.diagnose
+    true = smallest.diagnose_all
     for error in (1, -1):
         monkeypatch.setattr(
             smallest,
-            "diagnose",
+            "diagnose_all",
             lambda *arguments, error=error: replace(
                 found := true(*arguments), devices=(found.devices or 0) + error
             ),

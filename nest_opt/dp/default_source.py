@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from copy import copy
-from itertools import count
 
 import numpy as np
 
@@ -35,10 +34,7 @@ class DefaultSource:
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
         self._with_maps: dict[tuple[Configuration, int, int], bool] = {}
-        self._passes: dict[
-            tuple[tuple[int, Configuration], int | None],
-            tuple[Iterator[tuple[int, int]], list[tuple[int, int]]],
-        ] = {}
+        self._least: dict[tuple[tuple[int, Configuration], int, int], tuple[int, int]] = {}
 
     def relaxed(self, problem: Problem) -> "DefaultSource":
         """Return the cells under fewer constraints, or with a padded batch: for `fits` alone.
@@ -49,7 +45,7 @@ class DefaultSource:
         other = copy(self)
         other._problem, other._restriction = problem, restriction(problem)
         other._replicas = legal_replicas(problem)
-        other._matrices, other._passes, other._with_maps = {}, {}, {}
+        other._matrices, other._least, other._with_maps = {}, {}, {}
         return other
 
     @property
@@ -134,43 +130,35 @@ class DefaultSource:
 
     def refined_bound_ps(self, group: Group) -> int | None:
         """Return a bound from the interval DP at the least levels, with memory and sync."""
+        pair = (group.microbatch, group.configuration)
+        if group.stages < self.matrices(pair).least_stages:
+            return None
         slowest, total = self._relaxed(group)
         if total >= INFINITE:
             return None
         weights = objective_weights(self._problem.job.objective, group.stages, group.rounds)
         bound = weights.sum_weight * total + weights.max_weight * slowest
         if weights.sync:
-            pair = (group.microbatch, group.configuration)
             bound += self._least_sync(pair, group.replicas, group.stages)
         return bound
 
     def _relaxed(self, group: Group) -> tuple[int, int]:
         """Return (least max F, least sum F) at the least levels possible.
 
-        One pass from the last stage on serves all S with the same limit on
-        microbatches in flight; it is taken as far as it is asked for.
+        Ends of pipelines with the same stashes and pins are found once.
         """
-        pair = (group.microbatch, group.configuration)
-        limit = group.rounds if group.rounds < group.stages else None
-        key = (pair, limit)
-        if key not in self._passes:
-            self._passes[key] = self._relaxed_pass(pair, limit), []
-        steps, least = self._passes[key]
-        while len(least) < group.stages:
-            least.append(next(steps))
-        return least[group.stages - 1]
-
-    def _relaxed_pass(
-        self, pair: tuple[int, Configuration], limit: int | None
-    ) -> Iterator[tuple[int, int]]:
-        matrices = self.matrices(pair)
-        *inside, hop = self.least_levels(pair[1])
-        suffix, out = matrices.root, NO_HOP
-        for stages in count(1):
-            flight = min(stages, limit or stages)
-            yield matrices.whole(suffix, frozenset({(*inside, NO_HOP, out)}), flight)
-            suffix = matrices.longer(suffix, frozenset({(*inside, hop, out)}), flight)
-            out = hop
+        pair, stages = (group.microbatch, group.configuration), group.stages
+        key = (pair, min(group.rounds, stages), stages)
+        if key not in self._least:
+            *inside, hop = self.least_levels(group.configuration)
+            keys: list[tuple[LevelSet, int, Held]] = []
+            for stage, held in enumerate(self.held_by(stages)):
+                level_in = hop if stage else NO_HOP
+                level_out = hop if stage < stages - 1 else NO_HOP
+                levels = frozenset({(*inside, level_in, level_out)})
+                keys.append((levels, in_flight_1f1b(stage, stages, group.rounds), held))
+            self._least[key] = self.matrices(pair).least(keys[::-1])
+        return self._least[key]
 
     def _least_sync(self, pair: tuple[int, Configuration], replicas: int, stages: int) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.

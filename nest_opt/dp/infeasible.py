@@ -56,10 +56,17 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
         if not _may_improve(source, case, closest, devices):
             continue
         block = case.configuration.block_size * case.replicas
-        for stages, need in enumerate(needs.of(case), start=1):
-            if stages > case.most_stages and devices is not None and block * stages >= devices:
-                break
-            if need >= INFINITE or not source.allows(case, stages):
+        for stages in range(1, source.layers + 1):
+            # A need below this is of use: it is closer, or fits on fewer devices.
+            useful = 0
+            if stages <= case.most_stages:
+                useful = INFINITE if closest is None else closest.need_bytes
+            if devices is None or block * stages < devices:
+                useful = max(useful, case.usable_bytes + 1)
+            if needs.bound(case, stages) >= useful or not source.allows(case, stages):
+                continue
+            need = needs.at(case, stages)
+            if need >= useful:
                 continue
             if stages <= case.most_stages and (closest is None or need < closest.need_bytes):
                 closest = _Closest(need, case, stages)

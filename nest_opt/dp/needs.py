@@ -1,7 +1,7 @@
 """How much memory pipelines need at least, whatever their times; and whether one fits."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, extend_max, suffix_start
 from nest_opt.dp.matrices import Held, with_held
@@ -27,12 +27,15 @@ class Needs:
         self._source = source
         self._known: dict[tuple[int, Configuration, int], tuple[Iterator[int], list[int]]] = {}
 
-    def of(self, case: MemoryCase) -> Iterator[int]:
-        """Yield, for S = 1, 2, ..., the least bytes; `INFINITE` if no such pipeline is legal."""
-        return (self.at(case, stages) for stages in range(1, self._source.layers + 1))
+    def bound(self, case: MemoryCase, stages: int) -> int:
+        """Return the least bytes if there were one round only: no stage holds fewer stashes.
+
+        Cases of one microbatch size and configuration share it.
+        """
+        return self.at(replace(case, rounds=1), stages)
 
     def at(self, case: MemoryCase, stages: int) -> int:
-        """Return the least bytes of S stages, at most one for each layer."""
+        """Return the least bytes of S stages; `INFINITE` if no such pipeline is legal."""
         # More rounds than layers hold no more stashes.
         key = (case.microbatch, case.configuration, min(case.rounds, self._source.layers))
         if key not in self._known:
@@ -67,13 +70,16 @@ def fits(source: CellSource, limit_bytes: int) -> bool:
     for case in source.memory_cases():
         if possible is None:
             # Whatever the memory, it is a matter of the layers: one case speaks for all.
-            possible = [s for s, need in enumerate(needs.of(case), start=1) if need < INFINITE]
+            every = range(1, source.layers + 1)
+            possible = [stages for stages in every if needs.bound(case, stages) < INFINITE]
         if limit_bytes < UNLIMITED and least_bytes(source, case) > limit_bytes:
             continue
         for stages in possible:
             if stages > case.most_stages or not source.allows(case, stages):
                 continue
-            if limit_bytes == UNLIMITED or needs.at(case, stages) <= limit_bytes:
+            if limit_bytes == UNLIMITED or (
+                needs.bound(case, stages) <= limit_bytes and needs.at(case, stages) <= limit_bytes
+            ):
                 return True
     return False
 

@@ -35,7 +35,7 @@ class SearchSpace(Frozen):
     sp: Annotated[tuple[Flag, ...], Field(min_length=1)] = (False,)
     dp: Degrees | None = None
     pp: Degrees | None = None
-    recompute: Annotated[tuple[Recompute, ...], Field(min_length=1)] = ("none", "full")
+    recompute: Annotated[tuple[Recompute, ...], Field(min_length=1)] = ("none", "selective", "full")
     order: Annotated[tuple[Order, ...], Field(min_length=1)] = ORDERS
     pitch: Annotated[tuple[Pitch, ...], Field(min_length=1)] = PITCHES
     per_stage: tuple[PerStage, ...] = ()
