@@ -461,7 +461,7 @@ def exact_pipeline(
         # The search has no rule for some constraint, or speaks of the aligned family alone.
         spent_s = time.perf_counter() - begin
         left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
-        conflict = find_exact_conflict(costs, cell_source(costs), left_s, family)
+        conflict = find_exact_conflict(costs, cell_source(costs), left_s, family, progress)
     return ExactResult(
         problem=problem,
         family=found.family,

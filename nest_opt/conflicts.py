@@ -106,12 +106,13 @@ def find_exact_conflict(
     source: CellSource,
     time_limit_s: float | None,
     family: FamilyName = "aligned",
+    progress: Callable[[int, int, int | None], None] | None = None,
 ) -> Conflict | None:
     """Return why the integer programs found no plan, None if time ran out or Ctrl-C came first.
 
     The dynamic program answers where it has a rule for every constraint that
     is kept, the programs elsewhere. That it finds no plan is an answer of the
-    aligned family alone.
+    aligned family alone. `progress` is that of the programs.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def find_exact_conflict(
         left_s = None if end is None else max(0.0, end - time.perf_counter())
         # Any plan will do.
         relaxed = _with(problem, kept, costs)
-        found = exact(relaxed, time_limit_s=left_s, gap=0.999, family=family)
+        found = exact(relaxed, time_limit_s=left_s, gap=0.999, family=family, progress=progress)
         if found.placement is not None:
             return True
         return False if found.status == "infeasible" else None
