@@ -57,12 +57,7 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
             continue
         block = case.configuration.block_size * case.replicas
         for stages in range(1, source.layers + 1):
-            # A need below this is of use: it is closer, or fits on fewer devices.
-            useful = 0
-            if stages <= case.most_stages:
-                useful = INFINITE if closest is None else closest.need_bytes
-            if devices is None or block * stages < devices:
-                useful = max(useful, case.usable_bytes + 1)
+            useful = _useful_below(case, stages, closest, devices)
             if needs.bound(case, stages) >= useful or not source.allows(case, stages):
                 continue
             need = needs.at(case, stages)
@@ -78,6 +73,18 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     memory = least_memory_bytes(costs, closest.need_bytes)
     configurations = (closest.case.configuration,) * closest.stages
     return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices, configurations)
+
+
+def _useful_below(
+    case: MemoryCase, stages: int, closest: _Closest | None, devices: int | None
+) -> int:
+    """Return the bytes below which a need is closer than the closest, or fits on fewer devices."""
+    useful = 0
+    if stages <= case.most_stages:
+        useful = INFINITE if closest is None else closest.need_bytes
+    if devices is None or case.configuration.block_size * case.replicas * stages < devices:
+        useful = max(useful, case.usable_bytes + 1)
+    return useful
 
 
 def least_memory_bytes(costs: Costs, need_bytes: int) -> int:
