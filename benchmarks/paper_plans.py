@@ -66,12 +66,12 @@ def is_outside(line: str) -> bool:
 
 def degrees_text(plan: Plan) -> str:
     """Return a plan's degrees in short."""
-    full = sum(stage.recompute == "full" for stage in plan.stages)
+    repeat = sum(stage.recompute != "none" for stage in plan.stages)
     text = (
         f"b {plan.microbatch}, tp {plan.tp}{' sp' if plan.sp else ''}, ep {plan.ep}, dp {plan.dp}, "
         f"pp {len(plan.stages)}, {plan.order}"
     )
-    return text + (f", {full} stages recompute" if full else "")
+    return text + (f", {repeat} stages recompute" if repeat else "")
 
 
 def row(path: Path) -> str:

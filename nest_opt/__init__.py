@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from nest_opt.api import ExactResult, SolveResult, VerifyResult, exact, solve, verify
     from nest_opt.errors import InstanceError, NestOptError, PlanError
     from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
+    from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
     from nest_opt.problem import Problem
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ExactResult",
+    "FrontResult",
     "GraphExactResult",
     "GraphPlan",
     "GraphSolveResult",
@@ -30,6 +32,7 @@ __all__ = [
     "VerifyResult",
     "crosscheck",
     "exact",
+    "front",
     "register",
     "solve",
     "verify",
@@ -38,6 +41,7 @@ __all__ = [
 _HOMES = {
     "nest_opt.api": ("ExactResult", "SolveResult", "VerifyResult", "exact", "solve", "verify"),
     "nest_opt.agreement": ("crosscheck",),
+    "nest_opt.memory_front": ("FrontResult", "front"),
     "nest_opt.graph_api": ("GraphExactResult", "GraphSolveResult", "GraphVerifyResult"),
     "nest_opt.plan.graph_plan": ("GraphPlan",),
     "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),

@@ -11,7 +11,7 @@ from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.sources import cell_source
 from nest_opt.dp.staged_infeasible import diagnose_all
 from nest_opt.dp.staged_search import search_all
-from nest_opt.errors import ConsistencyError
+from nest_opt.errors import ConsistencyError, InstanceError
 from nest_opt.graph_api import (
     GraphExactResult,
     GraphSolveResult,
@@ -37,6 +37,32 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, int | None], None]
 Family = Literal["aligned", "free"]
+
+MAX_TOP = 10_000
+
+
+@dataclass(frozen=True)
+class RankedPlan:
+    """One of the best plans of a problem, each of other degrees or on other devices.
+
+    Attributes
+    ----------
+    plan, evaluation
+        The plan, the best of its cell, and its independent evaluation.
+    """
+
+    plan: Plan
+    evaluation: Evaluation
+
+    @property
+    def peak_bytes(self) -> int:
+        """Memory of the stage that needs the most, the reserve included."""
+        return max(stage.memory_bytes for stage in self.evaluation.stages)
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left of the usable memory on the devices of the fullest stage."""
+        return min(stage.usable_bytes - stage.memory_bytes for stage in self.evaluation.stages)
 
 
 @dataclass(frozen=True)
@@ -66,6 +92,13 @@ class SolveResult:
         Size of the search, how much of it bounds settled, and its seconds.
         Where stages may differ, the device maps of one class of
         configurations, d and S are one more cell.
+    plans
+        The best plans, best first, in the order of ties where values are
+        equal, one for each choice of degrees and device map: as many as were
+        asked for (1 unless `top` is given), fewer if there are no more.
+    rest_bound_ps
+        No plan of other degrees and device maps than those of `plans` has a
+        lower objective; None if there is none.
     """
 
     problem: Problem
@@ -80,6 +113,8 @@ class SolveResult:
     wall_s: float
     broken: tuple[Violation, ...] = ()
     conflict: Conflict | None = None
+    plans: tuple[RankedPlan, ...] = ()
+    rest_bound_ps: int | None = None
 
     @property
     def gap(self) -> float | None:
@@ -167,19 +202,27 @@ class VerifyResult:
     claim_ps: int | None
 
 
-def solve(problem: Problem, progress: Progress | None = None) -> SolveResult | GraphSolveResult:
-    """Find the best plan by a dynamic program.
+def solve(
+    problem: Problem, progress: Progress | None = None, *, top: int = 1
+) -> SolveResult | GraphSolveResult:
+    """Find the best plan, or the best plans, by a dynamic program.
 
     Parameters and errors are those of `solve_pipeline`, or for a placement
-    graph those of `nest_opt.graph_api.solve_graph`.
+    graph, which has no `top`, those of `nest_opt.graph_api.solve_graph`.
     """
     if problem.is_placement_graph:
+        if top != 1:
+            raise InstanceError(
+                f"top: found {top} for a placement graph, whose search finds 1 split: leave it out"
+            )
         return solve_graph(problem, progress)
-    return solve_pipeline(problem, progress)
+    return solve_pipeline(problem, progress, top=top)
 
 
-def solve_pipeline(problem: Problem, progress: Progress | None = None) -> SolveResult:
-    """Find the best plan of the aligned family.
+def solve_pipeline(
+    problem: Problem, progress: Progress | None = None, *, top: int = 1
+) -> SolveResult:
+    """Find the best plan of the aligned family, or the best plans.
 
     Parameters
     ----------
@@ -187,21 +230,27 @@ def solve_pipeline(problem: Problem, progress: Progress | None = None) -> SolveR
         The problem.
     progress
         Called with (groups of cells done, groups, best value in ps or None).
+    top
+        How many plans of different degrees or device maps to find, 1 to
+        `MAX_TOP`: each is the best of its cell, and no other cell has a better.
 
     Raises
     ------
     InstanceError
         If the problem has no legal degrees, its numbers leave the range of
         the search, a constraint of a user is not registered, or it is a
-        placement graph.
+        placement graph; or if `top` is out of range, or above 1 where stages
+        may differ or the search leaves a constraint out.
     ConsistencyError
         If evaluator or checker disagree with the search: a defect.
     """
     start = time.perf_counter()
     require_checkers(problem)
+    _check_top(problem, top)
     costs = Costs(problem)
     source = cell_source(costs)
-    found = search_all(costs, source, progress)
+    found = search_all(costs, source, progress, top)
+    plans: tuple[RankedPlan, ...] = ()
     plan = evaluation = diagnosis = conflict = None
     status: Status = found.status
     broken: list[Violation] = []
@@ -209,6 +258,9 @@ def solve_pipeline(problem: Problem, progress: Progress | None = None) -> SolveR
         plan, evaluation, broken = _confirmed(costs, found.placement, found.value_ps)
         if broken:
             status = "relaxed" if status == "optimal" else status
+        if plan is not None and evaluation is not None:
+            others = (ranked_plan(costs, *ranked) for ranked in found.ranking[1:])
+            plans = (RankedPlan(plan, evaluation), *others)
     elif found.status == "infeasible":
         diagnosis, conflict = diagnose_all(costs, source), find_conflict(costs, source)
     return SolveResult(
@@ -224,7 +276,45 @@ def solve_pipeline(problem: Problem, progress: Progress | None = None) -> SolveR
         wall_s=time.perf_counter() - start,
         broken=tuple(broken),
         conflict=conflict,
+        plans=plans,
+        rest_bound_ps=found.rest_bound_ps,
     )
+
+
+def _check_top(problem: Problem, top: int) -> None:
+    """Refuse a number of plans that the search cannot rank."""
+    if not 1 <= top <= MAX_TOP:
+        raise InstanceError(f"top: found {top}, 1 to {MAX_TOP:,} plans are possible: change it")
+    if top == 1:
+        return
+    if problem.search.per_stage:
+        raise InstanceError(
+            f"top: found {top} with search.per_stage {', '.join(problem.search.per_stage)}, only "
+            "plans with one configuration for all stages are ranked: leave one of the two out"
+        )
+    left_out = relaxed_constraints(problem)
+    if left_out:
+        raise InstanceError(
+            f"top: found {top} with constraint {left_out[0]}, which has no rule in the search: "
+            "give it one (docs/adding_a_constraint.md), or ask for 1 plan"
+        )
+
+
+def ranked_plan(costs: Costs, placement: Placement, value_ps: int) -> RankedPlan:
+    """Return what a search found that left no constraint out.
+
+    Raises
+    ------
+    ConsistencyError
+        If evaluator or checker disagree with the search: a defect.
+    """
+    plan, evaluation, broken = _confirmed(costs, placement, value_ps)
+    if plan is None or evaluation is None:
+        raise ConsistencyError(
+            f"the search returned {placement}, which is illegal ({broken[0]}): "
+            "please report this problem file"
+        )
+    return RankedPlan(plan, evaluation)
 
 
 def _confirmed(
@@ -311,7 +401,6 @@ def exact_pipeline(
         then with cells that are settled.
     watch
         Called with a `ProgramProgress` about once a second while HiGHS runs.
-        the dynamic program's groups of cells and then with cells.
     family
         `aligned`, the family of `solve`, or `free`: any distinct devices for
         the ranks of all blocks. No plan that `solve` finds is better than the
@@ -365,12 +454,14 @@ def exact_pipeline(
                 f"the integer program returned {found.placement}, which is illegal ({broken[0]}): "
                 "please report this problem file"
             )
-    conflict = start.conflict
+    conflict = None
+    if found.status == "infeasible":
+        conflict = start.conflict if family == "aligned" else None
     if found.status == "infeasible" and conflict is None:
-        # The search has no rule for some constraint.
+        # The search has no rule for some constraint, or speaks of the aligned family alone.
         spent_s = time.perf_counter() - begin
         left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
-        conflict = find_exact_conflict(costs, cell_source(costs), left_s)
+        conflict = find_exact_conflict(costs, cell_source(costs), left_s, family)
     return ExactResult(
         problem=problem,
         family=found.family,

@@ -22,6 +22,7 @@ from nest_opt.dp.source import CellSource
 from nest_opt.dp.sources import cell_source
 from nest_opt.dp.staged_search import search_all
 from nest_opt.errors import ConsistencyError
+from nest_opt.milp.result import FamilyName
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem, rule_of
 from nest_opt.problem.base import MAX_BYTES
@@ -87,6 +88,8 @@ def find_conflict(costs: Costs, source: CellSource) -> Conflict:
     ------
     ConsistencyError
         If a plan would fit: a defect.
+    KeyboardInterrupt
+        After Ctrl-C.
     """
     problem = costs.problem
     requirements = _requirements(problem)
@@ -99,12 +102,16 @@ def find_conflict(costs: Costs, source: CellSource) -> Conflict:
 
 
 def find_exact_conflict(
-    costs: Costs, source: CellSource, time_limit_s: float | None
+    costs: Costs,
+    source: CellSource,
+    time_limit_s: float | None,
+    family: FamilyName = "aligned",
 ) -> Conflict | None:
     """Return why the integer programs found no plan, None if time ran out or Ctrl-C came first.
 
     The dynamic program answers where it has a rule for every constraint that
-    is kept, the programs elsewhere.
+    is kept, the programs elsewhere. That it finds no plan is an answer of the
+    aligned family alone.
 
     Raises
     ------
@@ -118,15 +125,21 @@ def find_exact_conflict(
 
     def has_plan(kept: Requirements) -> bool | None:
         if all(map(_has_rule, kept)):
-            return _fits(source, costs, kept)
+            fits = _fits(source, costs, kept)
+            if fits or family == "aligned":
+                return fits
         left_s = None if end is None else max(0.0, end - time.perf_counter())
         # Any plan will do.
-        found = exact(_with(problem, kept, costs), time_limit_s=left_s, gap=0.999)
+        relaxed = _with(problem, kept, costs)
+        found = exact(relaxed, time_limit_s=left_s, gap=0.999, family=family)
         if found.placement is not None:
             return True
         return False if found.status == "infeasible" else None
 
-    return _filtered(_requirements(problem), has_plan)
+    try:
+        return _filtered(_requirements(problem), has_plan)
+    except KeyboardInterrupt:
+        return None
 
 
 def _requirements(problem: Problem) -> list[Requirement]:
@@ -176,7 +189,10 @@ def _fits(source: CellSource, costs: Costs, kept: Requirements) -> bool:
 
 def _staged_fits(costs: Costs) -> bool:
     """Whether the search finds a plan, of stages that differ in tp or sp too."""
-    return search_all(costs, cell_source(costs)).placement is not None
+    found = search_all(costs, cell_source(costs))
+    if found.placement is None and found.status == "interrupted":
+        raise KeyboardInterrupt
+    return found.placement is not None
 
 
 def _relaxed(problem: Problem, kept: Requirements) -> Problem:

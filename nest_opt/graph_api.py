@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nest_opt.cost.graph_build import build_graph_table
 from nest_opt.cost.graph_table import GraphTable
-from nest_opt.dp.graph import GraphSearchResult, search
+from nest_opt.dp.graph import GraphSearchResult, obstacle, search
 from nest_opt.errors import ConsistencyError, InstanceError
 from nest_opt.plan.graph_check import check_graph, check_graph_claim, check_graph_form
 from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
@@ -38,6 +38,8 @@ class GraphSolveResult:
     blocks, downsets
         Sets of layers that share a stage in the search, and downsets of their
         order.
+    obstacle
+        Why no split is legal, in one sentence, when `infeasible`.
     wall_s
         Seconds.
     """
@@ -49,6 +51,7 @@ class GraphSolveResult:
     bound_ps: int | None
     blocks: int
     downsets: int
+    obstacle: str | None
     wall_s: float
 
     @property
@@ -75,7 +78,8 @@ class GraphExactResult:
         The best plan and its independent evaluation.
     contiguous_ps
         Value of the best contiguous split that the dynamic program found,
-        the first incumbent; None where there is none, or too many downsets.
+        the first incumbent; None where it found none, or there are too many
+        downsets.
     bound_ps
         No placement of the family has a lower objective; None if infeasible.
     bound_vouched_by
@@ -88,6 +92,8 @@ class GraphExactResult:
     cells, cells_pruned, cells_solved, nodes
         Orders of the kinds of devices along the stages, how many of them bounds
         settled, how many programs were run, and their branch-and-bound nodes.
+    obstacle
+        Why no split is legal, in one sentence, when `infeasible`.
     wall_s
         Seconds.
     """
@@ -105,6 +111,7 @@ class GraphExactResult:
     cells_pruned: int
     cells_solved: int
     nodes: int
+    obstacle: str | None
     wall_s: float
 
     @property
@@ -191,6 +198,7 @@ def solve_graph(problem: Problem, progress: Progress | None = None) -> GraphSolv
         bound_ps=found.bound_ps,
         blocks=found.blocks,
         downsets=found.downsets,
+        obstacle=obstacle(table) if found.status == "infeasible" else None,
         wall_s=time.perf_counter() - begin,
     )
 
@@ -213,8 +221,8 @@ def exact_graph(
     problem
         A placement graph.
     time_limit_s
-        Seconds for all of it. The dynamic program, which comes first, is
-        counted but not cut short.
+        Seconds for all of it. The dynamic program comes first; its plan along
+        the listed order is made come what may.
     gap
         Share of the value by which the plan may be above the bound.
     progress
@@ -234,27 +242,32 @@ def exact_graph(
     """
     from nest_opt.milp.driver import SearchLimits
     from nest_opt.milp.graph import search as programs
+    from nest_opt.milp.graph.heuristic import ORDERS
 
     begin = time.perf_counter()
     SearchLimits(time_limit_s, None, gap)
     table = build_graph_table(problem)
-    contiguous = search(replace(table, contiguous=True), progress)
-    # Interrupted here, the programs have no time left: they give bounds alone.
+    contiguous = search(replace(table, contiguous=True), progress, time_limit_s=time_limit_s)
+    # Stopped here, the programs have no time left: they give bounds alone.
     spent_s = time.perf_counter() - begin
     left_s = None if time_limit_s is None else max(0.0, time_limit_s - spent_s)
-    if contiguous.status == "interrupted":
+    interrupted = contiguous.status == "interrupted" and not contiguous.out_of_time
+    if interrupted:
         left_s = 0.0
     limits = SearchLimits(left_s, None, gap)
-    found = programs.search(table, limits, contiguous.placement, progress)
-    interrupted = contiguous.status == "interrupted" or found.limit == "interrupt"
+    # No cuts of an order are better than what the dynamic program found.
+    orders = ORDERS if contiguous.status == "refused" else 0
+    found = programs.search(table, limits, contiguous.placement, progress, orders)
+    interrupted = interrupted or found.limit == "interrupt"
     _check_agreement(table, contiguous, found)
     plan, evaluation = _confirmed(
         problem, table, "integer program", found.placement, found.value_ps
     )
+    status = "interrupted" if interrupted else found.status
     return GraphExactResult(
         problem=problem,
         family=problem.job.split,
-        status="interrupted" if interrupted else found.status,
+        status=status,
         plan=plan,
         evaluation=evaluation,
         contiguous_ps=contiguous.value_ps,
@@ -265,6 +278,7 @@ def exact_graph(
         cells_pruned=found.cells_pruned,
         cells_solved=found.cells_solved,
         nodes=found.nodes,
+        obstacle=obstacle(table) if status == "infeasible" else None,
         wall_s=time.perf_counter() - begin,
     )
 

@@ -1,13 +1,16 @@
 """One call that makes a constraint of a user's own known to checker, search and program."""
 
+import inspect
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from typing import Any
 
 from nest_opt.dp.rules import RULES, Restriction
 from nest_opt.errors import NestOptError
 from nest_opt.plan.rules import CHECKERS, Checker
+from nest_opt.plan.violation import Violation
 from nest_opt.problem import Problem, rule_of
 
 # Called with (source of randomness, problem), returns parameters to try on that problem.
@@ -49,26 +52,94 @@ def register(
     Raises
     ------
     NestOptError
-        If the name is of another form.
+        If the name is of another form, or a face takes other arguments. What
+        a face returns is looked at when it is called, and refused likewise.
     """
     if not _NAME.fullmatch(name):
         raise NestOptError(
             f"register: found the name {name!r}, lower-case letters, digits and hyphens are "
             "needed, a letter first, at most 100 in all: choose another"
         )
+    for face, function in (
+        ("checker", checker), ("dp_rule", dp_rule), ("milp", milp), ("parameters", parameters)
+    ):  # fmt: skip
+        if function is not None:
+            _require_arguments(name, face, function)
     rule = f"user:{name}"
     unregister(name)
-    CHECKERS[rule] = checker
+    CHECKERS[rule] = _yielding_violations(name, checker)
     if dp_rule is not None:
-        RULES[rule] = dp_rule
+        RULES[rule] = _returning(Restriction, f"dp_rule of {name!r}", dp_rule)
     if parameters is not None:
-        _PARAMETERS[name] = parameters
+        _PARAMETERS[name] = _returning(Mapping, f"parameters of {name!r}", parameters)
     if milp is not None:
         # Only those who use the program wait for its libraries.
         from nest_opt.milp.constraints import FAMILIES
 
         FAMILIES[rule] = milp
         _WITH_ROWS.add(rule)
+
+
+_ARGUMENTS = {
+    "checker": ("constraint", "costs", "placement", "evaluation"),
+    "dp_rule": ("constraint", "problem"),
+    "milp": ("constraint", "model", "costs", "coefficients", "name"),
+    "parameters": ("source of randomness", "problem"),
+}
+
+
+def _require_arguments(name: str, face: str, function: Callable[..., Any]) -> None:
+    """Refuse a face that cannot be called with its arguments, before it is."""
+    arguments = _ARGUMENTS[face]
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise NestOptError(
+            f"register: found a {face} of {name!r} that does not take {len(arguments)} arguments "
+            f"({error}), ({', '.join(arguments)}) are needed: correct the function"
+        ) from error
+    except ValueError:
+        # Some built-in callables do not tell.
+        return
+
+
+_KINDS: dict[Any, str] = {
+    Iterable: "an iterable of Violation",
+    Restriction: "a Restriction",
+    Mapping: "a Mapping",
+}
+
+
+def _returning(kind: Any, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a face that refuses what it should not return."""
+
+    @wraps(function)
+    def face(*arguments: Any) -> Any:
+        found = function(*arguments)
+        if not isinstance(found, kind):
+            raise NestOptError(
+                f"{what}: returned {found!r}, {_KINDS[kind]} is needed: correct the function"
+            )
+        return found
+
+    return face
+
+
+def _yielding_violations(name: str, checker: Checker) -> Checker:
+    """Return a checker that refuses to yield anything else."""
+    what = f"checker of {name!r}"
+
+    @wraps(checker)
+    def face(*arguments: Any) -> Iterator[Violation]:
+        found: Iterable[Any] = _returning(Iterable, what, checker)(*arguments)
+        for violation in found:
+            if not isinstance(violation, Violation):
+                raise NestOptError(
+                    f"{what}: yielded {violation!r}, a Violation is needed: correct the function"
+                )
+            yield violation
+
+    return face
 
 
 def unregister(name: str) -> None:

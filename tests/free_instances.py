@@ -48,6 +48,9 @@ def free_data(seed: int) -> dict[str, Any]:
     layers = rng.randint(3, 5)
     experts = max(k[2] for k in degrees) > 1
     kinds = [_layer_type(rng, keys, microbatches, experts) for _ in range(rng.randint(1, 3))]
+    # A source of its own: problems without this mode stay what they were.
+    if seed % 7 == 2:
+        _offer_selective(random.Random(f"selective free {seed}"), kinds)
     per_stage = rng.choices(((), ("tp",), ("sp",), ("tp", "sp")), (4, 4, 1, 2))[0]
     replicas = min(rng.choice((1, 1, 2, 2, 2, 3, 4)), devices // min(map(prod, degrees)))
     ep = degrees[0][2]
@@ -163,6 +166,19 @@ def _layer_type(
         "output_bytes": {str(b): size * b for b in microbatches},
         "profiles": profiles,
     }
+
+
+def _offer_selective(rng: random.Random, kinds: list[dict[str, Any]]) -> None:
+    """Offer selective recomputation of all layers: half of the stash for a part of the time."""
+    share = rng.choice((0.05, 0.2, 0.5))
+    for profile in (profile for kind in kinds for profile in kind["profiles"]):
+        stash = profile["recompute"]["none"]["stash_bytes"]
+        repeated = int(share * int(profile["forward_s"].removesuffix("e-12")))
+        profile["recompute"]["selective"] = {
+            "stash_bytes": stash // 2,
+            "work_bytes": stash - stash // 2,
+            "repeated_forward_s": f"{repeated}e-12",
+        }
 
 
 def _tighten(rng: random.Random, data: dict[str, Any]) -> None:

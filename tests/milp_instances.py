@@ -22,6 +22,9 @@ def whole_number_data(seed: int) -> dict[str, Any]:
         for profile in kind["profiles"]:
             for name in ("forward_s", "backward_input_s", "backward_weight_s"):
                 profile[name] = _shrunk(profile[name])
+            if "selective" in profile["recompute"]:
+                selective = profile["recompute"]["selective"]
+                selective["repeated_forward_s"] = _shrunk(selective["repeated_forward_s"])
             for collective in profile["collectives"]:
                 if "hidden_s" in collective:
                     collective["hidden_s"] = _shrunk(collective["hidden_s"])

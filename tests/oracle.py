@@ -260,13 +260,17 @@ class Oracle:
     def stage_time(self, stage: int) -> int:
         """Return F: the worst replica's time."""
         low, high = self.interval(stage)
-        repeats = 2 if self.placement["recompute"][stage] == "full" else 1
+        mode = self.placement["recompute"][stage]
+        repeats = 2 if mode == "full" else 1
         times = []
         for replica in range(self.d):
             total = 0
             for layer in range(low, high):
                 total += repeats * self.forward_of(replica, stage, layer)
                 total += self.backward_of(replica, stage, layer)
+                if mode == "selective":
+                    footprint = self.profile(layer)["recompute"][mode]
+                    total += ps(exact(footprint["repeated_forward_s"]))
             if stage > 0:
                 total += self.hop(replica, stage, stage - 1, low)
             if stage < self.stages - 1:

@@ -14,7 +14,14 @@ from math import ceil, prod
 from typing import Any
 
 from oracle import Oracle, layer_names
-from random_models import Character, Degrees, hide_collectives, random_edges, random_model
+from random_models import (
+    Character,
+    Degrees,
+    hide_collectives,
+    offer_selective,
+    random_edges,
+    random_model,
+)
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans
@@ -74,6 +81,8 @@ def random_data(seed: int) -> dict[str, Any]:
     if seed % 5 == 3:
         hiding = random.Random(f"hidden collectives {seed}")
         hide_collectives(hiding, model, levels[0]["bandwidth_bytes_per_s"])
+    if seed % 7 == 2:
+        offer_selective(random.Random(f"selective {seed}"), model)
     data: dict[str, Any] = {
         "name": f"seed-{seed}",
         "model": model,
@@ -111,6 +120,9 @@ def random_staged_data(seed: int) -> dict[str, Any]:
     pairs, per_stage = _staged_pairs(rng)
     character = rng.choices(CHARACTERS, CHARACTER_WEIGHTS)[0]
     model = random_model(rng, devices, pairs, character)
+    # A source of its own: problems without this mode stay what they were.
+    if seed % 7 == 2:
+        offer_selective(random.Random(f"selective staged {seed}"), model)
     # All ways to cut times all configurations of all stages must stay few.
     _shorten(model, rng.choice((3, 4, 4) if len(pairs) > 2 else (4, 4, 5)))
     data: dict[str, Any] = {

@@ -195,6 +195,31 @@ def hide_collectives(
                     collective["hidden_s"] = round(rng.uniform(0, 1.5) * seconds, 3)
 
 
+def offer_selective(rng: random.Random, model: Mapping[str, Any]) -> None:
+    """Offer selective recomputation: mostly between the other modes, now and then no gain at all.
+
+    It repeats nothing, all or a part of the forward pass. A layer now and then lacks it.
+    """
+    lacking = 0.3 if rng.random() < 0.15 else 0
+    for kind in model["layer_types"].values():
+        for profile in kind["profiles"]:
+            modes = profile["recompute"]
+            full = modes.get("full", {"stash_bytes": 0, "work_bytes": 10**6})
+            # What full does not bring back was not kept by selective either.
+            most = full["stash_bytes"] + full.get("work_bytes", 0)
+            none = modes.get("none", {"stash_bytes": most})["stash_bytes"]
+            middle = (full["stash_bytes"] + none) // 2
+            stash = rng.randint(full["stash_bytes"], rng.choice((middle, middle, none, none + 10)))
+            stash = min(most, stash)
+            work = max(0, none - stash) + rng.choice((0, rng.randint(0, 30)))
+            if rng.random() >= lacking:
+                share = rng.choice((0, 1, *(0.4 * rng.random() for _ in range(4))))
+                repeated = min(profile["forward_s"], round(share * profile["forward_s"], 3))
+                modes["selective"] = {
+                    "stash_bytes": stash, "work_bytes": work, "repeated_forward_s": repeated
+                }  # fmt: skip
+
+
 def random_edges(
     rng: random.Random,
     names: list[str],

@@ -31,11 +31,13 @@ ALLOWED = {
         "graph_api",
         "conflicts",
     },
+    "memory_front": {"errors", "problem", "plan", "dp", "api"},
     "shrink": {"errors", "problem"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry", "shrink"},
     "cli": {
         *("errors", "problem", "network", "cost", "plan", "simulate", "models"),
-        *("graph_api", "api", "dp", "milp", "conflicts", "registry", "agreement"),
+        *("graph_api", "api", "memory_front", "dp", "milp", "conflicts"),
+        *("registry", "agreement"),
     },
 }
 

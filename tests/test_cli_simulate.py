@@ -92,3 +92,16 @@ def test_the_timeline_is_for_few_rounds(plan_path: Path) -> None:
         data["problem"]["job"]["global_batch"] = batch
         plan_path.write_text(json.dumps(data))
         assert ("digits: forward" in run("verify", plan_path, "--simulate").stdout) == drawn
+
+
+def test_too_many_operations_are_refused(plan_path: Path) -> None:
+    """With a global batch that would take hours, and the message has both numbers."""
+    data = json.loads(plan_path.read_text())
+    data["problem"]["job"]["global_batch"] *= 2**20
+    del data["objective"]
+    plan_path.write_text(json.dumps(data))
+    told = run("verify", plan_path, "--simulate")
+    assert told.exit_code == 2
+    assert "found 25,165,824 operations" in told.stderr
+    assert "at most 1,048,576 are run" in told.stderr
+    assert run("verify", plan_path).exit_code == 0

@@ -2,12 +2,14 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_running import run, run_json, write
+from free_brute_force import free_brute_force
+from free_instances import free_data
 from random_instances import MAKERS, WATTS, random_data
 from samples import problem_data
 
@@ -22,6 +24,7 @@ from nest_opt.conflicts import (
     find_conflict,
     find_exact_conflict,
 )
+from nest_opt.dp.search import SearchResult
 from nest_opt.dp.sources import cell_source
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.check import check
@@ -33,6 +36,7 @@ from nest_opt.registry import unregister
 
 NAME = "few-stages"
 SEEDS = range(300)
+FREE_SEEDS = (1, 20, 25)
 
 
 @pytest.fixture(autouse=True)
@@ -77,20 +81,22 @@ def requirements(problem: Problem) -> set[Requirement]:
     return {MEMORY, BATCH} | constraints
 
 
-def has_plan(data: dict[str, Any], kept: set[Requirement]) -> bool:
-    """Whether enumeration finds a plan that keeps some requirements."""
-    constraints = [
-        each
-        for place, each in enumerate(data["constraints"])
-        if place in {requirement.place for requirement in kept}
-    ]
+def with_requirements(data: dict[str, Any], kept: Collection[Requirement]) -> Problem:
+    """Return a problem with some of its requirements."""
+    places = {requirement.place for requirement in kept}
+    constraints = [c for place, c in enumerate(data.get("constraints", ())) if place in places]
     kind = dict(data["cluster"]["device_kinds"]["device"])
     if MEMORY not in kept:
         kind["memory_bytes"] = 10**14
     cluster = {**data["cluster"], "device_kinds": {"device": kind}}
     job = {**data["job"], "pad": BATCH not in kept or data["job"].get("pad", False)}
     changed = {**data, "constraints": constraints, "cluster": cluster, "job": job}
-    costs = Costs(build(Problem, changed, "some requirements"))
+    return build(Problem, changed, "some requirements")
+
+
+def has_plan(data: dict[str, Any], kept: set[Requirement]) -> bool:
+    """Whether enumeration finds a plan that keeps some requirements."""
+    costs = Costs(with_requirements(data, kept))
     return any(
         not check(costs, cell.placement(plan.ends, tuple(s.recompute for s in plan.stages)))
         for cell in enumerate_cells(costs.problem)
@@ -261,3 +267,64 @@ def test_memory_against_a_constraint_without_a_rule() -> None:
     assert found.conflict.members == (MEMORY, Requirement(f"user:{NAME}", 0))
     costs = Costs(problem)
     assert find_exact_conflict(costs, cell_source(costs), time_limit_s=0) is None
+
+
+def free_without_plan(seed: int) -> dict[str, Any]:
+    """Return the problem of a seed with two constraints more."""
+    rng = random.Random(seed)
+    data = free_data(seed)
+    for make in rng.choices(list(MAKERS.values()), k=2):
+        made = make(rng, data)
+        data["constraints"] = [*data.get("constraints", ()), *([made] if made else [])]
+    return data
+
+
+@pytest.mark.parametrize("seed", FREE_SEEDS)
+def test_conflicts_of_the_free_family(seed: int) -> None:
+    """By enumeration no free plan keeps them, and one keeps all of them but any one."""
+    data = free_without_plan(seed)
+    problem = build(Problem, data, f"seed {seed}")
+    found = exact(problem, family="free")
+    assert found.status == "infeasible"
+    assert found.conflict is not None
+    assert found.start.conflict is not None
+    # The aligned family has fewer plans: of these, less rules out every one.
+    assert set(found.start.conflict.members) < set(found.conflict.members)
+    members = set(found.conflict.members)
+    for kept in (members, *(members - {member} for member in members)):
+        best = free_brute_force(with_requirements(data, kept))
+        assert best is not None
+        assert (best.value_ps is None) == (kept == members)
+
+
+def test_a_free_plan_where_there_is_no_aligned_one(tmp_path: Path) -> None:
+    """Then there is neither a conflict nor a diagnosis."""
+    data = problem_data(
+        sizes=(4, 2),
+        global_batch=4,
+        constraints=[{"type": "hop-latency", "limit_s": 1e-6}],
+        search={"dp": [2], "pp": [3], "pitch": ["tight"]},
+    )
+    found = exact(build(Problem, data, "free alone"), family="free")
+    assert (found.start.status, found.status) == ("infeasible", "optimal")
+    assert found.conflict is None
+    told = run_json("exact", write(tmp_path / "problem.json", data), "--family", "free")
+    assert (told["status"], "diagnosis" in told) == ("optimal", False)
+
+
+def test_neither_family_has_a_plan(tmp_path: Path) -> None:
+    """`exact --family free` says so, with the conflict of that family."""
+    path = write(tmp_path / "problem.json", problem_data(constraints=[APART, TOGETHER]))
+    output = run("exact", path, "--family", "free", width=400).output
+    assert output.startswith("infeasible: the free family has no plan\n")
+    assert "constraints[0] (anti-colocation) and constraints[1] (colocation) together" in output
+
+
+def test_an_interrupt_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of stages that differ, stopped before it has a plan, does not say there is none."""
+    data = free_without_plan(20)
+    data["search"]["per_stage"] = ["tp"]
+    costs = Costs(build(Problem, data, "interrupted"))
+    stopped = SearchResult("interrupted", None, None, 0, 1, 0)
+    monkeypatch.setattr("nest_opt.conflicts.search_all", lambda *_: stopped)
+    assert find_exact_conflict(costs, cell_source(costs), None) is None

@@ -43,6 +43,7 @@ LEAST_OCCURRENCES = {
     "replicas see different levels": 25,
     "a group inside a block straddles": 15,
     "recompute full and none": 5,
+    "recompute selective somewhere": 3,
     "stages of unequal size": 10,
     "devices idle": 50,
     "padded batch": 15,

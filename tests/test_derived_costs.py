@@ -1,18 +1,25 @@
 """Derived memory, times and collectives against published formulas and known answers."""
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.cost.states import state_bytes
-from nest_opt.models.activations import checkpoint_bytes, first_stage_bytes, stash_bytes, work_bytes
+from nest_opt.models.activations import (
+    checkpoint_bytes,
+    first_stage_bytes,
+    selective_bytes,
+    stash_bytes,
+    work_bytes,
+)
 from nest_opt.models.catalogue import find_model
 from nest_opt.models.clusters import build_cluster
-from nest_opt.models.derive import default_training, layer_kinds
+from nest_opt.models.derive import Training, default_training, layer_kinds, layer_types
 from nest_opt.models.hardware import find_accelerator
 from nest_opt.models.new_problem import BYTE_CONVENTIONS, new_problem
-from nest_opt.models.operations import attention_flops, layer_work, model_flops
+from nest_opt.models.operations import attention_flops, core_kernels, layer_work, model_flops
 from nest_opt.models.parameters import parameters, parameters_per_rank
 from nest_opt.models.share import Attention, Share
 from nest_opt.models.spec import TransformerSpec
@@ -70,9 +77,9 @@ def gpt_share(microbatch: int, tp: int, sp: bool, attention: Attention) -> Share
 def test_first_stage_activations_of_korthikanti(size: str, selective: bool) -> None:
     """First-stage activation memory equals the published figures to their last digit."""
     microbatch, hidden, heads, layers, stages, chunks, *printed = KORTHIKANTI[size]
-    attention: Attention = "recomputed" if selective else "stored"
-    share = gpt_share(microbatch, 8, selective, attention)
-    layer = stash_bytes(gpt_spec(hidden, heads, layers), share, "block")
+    share = gpt_share(microbatch, 8, selective, "stored")
+    kept = selective_bytes if selective else stash_bytes
+    layer = kept(gpt_spec(hidden, heads, layers), share, "block")
     total = first_stage_bytes(layer, layers, stages, chunks) / GIB
     digits = len(printed[selective].partition(".")[2])
     assert round(total, digits) == Fraction(printed[selective])
@@ -80,15 +87,81 @@ def test_first_stage_activations_of_korthikanti(size: str, selective: bool) -> N
 
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
 @pytest.mark.parametrize("sp", [False, True])
-@pytest.mark.parametrize("attention", ["stored", "recomputed"])
-def test_gpt_layer_formula(tp: int, sp: bool, attention: Attention) -> None:
-    """The sum over tensors is s b h (10 + 24/t + 5as/(ht)), with /t throughout under sp."""
+@pytest.mark.parametrize("selective", [False, True])
+def test_gpt_layer_formula(tp: int, sp: bool, selective: bool) -> None:
+    """The sum over tensors is s b h (10 + 24/t + 5as/(ht)), with /t throughout under sp.
+
+    Under selective recomputation the last term is gone, and with it all of the scores.
+    """
     s, b, h, a = 2048, 3, 6144, 64
-    core = Fraction(5 * a * s, h * tp) if attention == "stored" else 0
+    core = 0 if selective else Fraction(5 * a * s, h * tp)
     outside = Fraction(10, tp if sp else 1)
     expected = s * b * h * (outside + Fraction(24, tp) + core)
-    share = gpt_share(b, tp, sp, attention)
-    assert stash_bytes(gpt_spec(h, a, 48), share, "block") == expected
+    share = gpt_share(b, tp, sp, "stored")
+    kept = selective_bytes if selective else stash_bytes
+    assert kept(gpt_spec(h, a, 48), share, "block") == expected
+
+
+def stored_profiles(attention: Attention = "stored", tp: int = 8) -> dict[str, dict[str, Any]]:
+    """Return Korthikanti's 22B model at microbatch 4 on A100s: a profile for each kind of layer."""
+    training = Training(sequence_length=2048, dropout=True, attention=attention)
+    accelerator, k = find_accelerator("a100-80"), Configuration(tp)
+    kinds = layer_types(gpt_spec(6144, 64, 48), accelerator, training, [4], [k])
+    return {name: kind["profiles"][0] for name, kind in kinds.items()}
+
+
+def test_selective_recomputation_of_korthikanti() -> None:
+    """It repeats 7.4% of a layer's compute, full 36%; measured were 7% and 39% (table 4)."""
+    block = stored_profiles()["block"]
+    compute = block["forward_s"] + block["backward_input_s"] + block["backward_weight_s"]
+    repeated = block["recompute"]["selective"]["repeated_forward_s"]
+    assert round(repeated / compute, 3) == 0.074
+    assert round(block["forward_s"] / compute, 3) == 0.358
+
+
+def test_selective_footprint_by_hand() -> None:
+    """It keeps all but 5 a s T bytes, which the work brings back; the core's kernels run again."""
+    b, s, h, a, tp = 4, 2048, 6144, 64, 8
+    footprints = stored_profiles()["block"]["recompute"]
+    none, selective = footprints["none"], footprints["selective"]
+    pairs = a * b * s * s // tp
+    assert none["stash_bytes"] - selective["stash_bytes"] == 5 * pairs
+    assert selective["work_bytes"] - none["work_bytes"] == 5 * pairs
+    # Scores are written, softmax and dropout read and write them, dropout a mask; the output
+    # reads them. Each product moves 2 of q, k, v and output. All are bound by memory.
+    moved = (2 + 4 + 5 + 2) * pairs + 2 * 4 * b * s * h // tp
+    accelerator = find_accelerator("a100-80")
+    attained = Fraction(accelerator.memory_bandwidth_bytes_per_s.value) * Fraction(
+        accelerator.memory_efficiency.value
+    )
+    found = Fraction(str(selective["repeated_forward_s"]))
+    assert abs(found - Fraction(moved) / attained) <= Fraction(1, 10**12)
+
+
+def test_nothing_is_repeated_outside_blocks() -> None:
+    """Embedding and head lose nothing under selective recomputation, and repeat nothing."""
+    profiles = stored_profiles()
+    for kind in ("embedding", "head"):
+        footprints = profiles[kind]["recompute"]
+        assert footprints["selective"] == {**footprints["none"], "repeated_forward_s": 0}
+
+
+def test_flash_attention_has_nothing_to_recompute_selectively() -> None:
+    """With flash attention no layer offers the mode; the backward pass repeats the core anyway."""
+    for profile in stored_profiles("flash").values():
+        assert set(profile["recompute"]) == {"none", "full"}
+
+
+def test_stored_scores_have_all_products() -> None:
+    """Without flash attention the core has 2 products forward and 4 backward, of the whole square.
+
+    With it a causal mask halves them, and the backward pass has one more.
+    """
+    spec, b, s, h = gpt_spec(6144, 64, 48), 2, 2048, 6144
+    for attention, expected in (("stored", (4, 8)), ("flash", (2, 5))):
+        kernels = core_kernels(spec, gpt_share(b, 8, False, attention))
+        for works, products in zip(kernels, expected, strict=True):
+            assert 8 * sum(work.flops for work in works) == products * b * s**2 * h
 
 
 @pytest.mark.parametrize(("sp", "expected"), [(False, 2), (True, Fraction(2, 8))])

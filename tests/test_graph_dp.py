@@ -19,7 +19,7 @@ from nest_opt import GraphSolveResult, InstanceError, Problem
 from nest_opt.certify.graph_brute_force import graph_brute_force
 from nest_opt.cost.graph_build import build_graph_table
 from nest_opt.cost.graph_table import GraphKind, GraphTable
-from nest_opt.dp.graph import search
+from nest_opt.dp.graph import obstacle, search
 from nest_opt.dp.graph.blocks import Blocks, contract
 from nest_opt.dp.graph.cuts import Columns, CutChanges, word_count, words_of
 from nest_opt.dp.graph.devices import DeviceCounts, relaxations
@@ -388,6 +388,67 @@ def test_an_interrupt_keeps_the_best_plan() -> None:
             assert found.bound_ps <= whole.value_ps <= found.value_ps
             assert check_graph(table, found.placement) == []
     assert interrupted > 20
+
+
+def test_time_that_is_up_keeps_a_plan_and_a_bound() -> None:
+    """Without time the listed order's plan and a bound remain; `exact` calls it no interrupt."""
+    plans = 0
+    for seed, table in list(TABLES.items())[:60]:
+        found, whole = search(table, time_limit_s=0), search(table)
+        told = exact_graph(PROBLEMS[seed], time_limit_s=0)
+        assert told.status != "interrupted", seed
+        if found.status == "infeasible":
+            # Some layer is on no kind: known before any search.
+            assert whole.status == "infeasible", seed
+            continue
+        assert (found.status, found.out_of_time) == ("interrupted", True), seed
+        assert not whole.out_of_time
+        assert found.bound_ps is not None
+        assert found.value_ps == told.contiguous_ps
+        if found.value_ps is not None:
+            assert whole.value_ps is not None
+            assert found.bound_ps <= whole.value_ps <= found.value_ps, seed
+            assert told.evaluation is not None
+            plans += 1
+    assert plans > 20
+
+
+SPLITS = {True: "contiguous", False: "any"}
+APART = "no way to divide them"
+
+
+def test_obstacles_are_named() -> None:
+    """Layers without a kind, a class or cycle without a device, and a sum each have a sentence."""
+    fast = GraphKind("fast", (0, 1), 10, True, (1, None, 1), (6, 6, 6))
+    slow = GraphKind("slow", (2,), 8, False, (None, 1, None), (6, 6, 6))
+    table = GraphTable(("a", "b", "c"), (fast, slow), (), (0, 0, 0), (), (), contiguous=True)
+    assert APART in obstacle(table)
+    together = replace(table, classes=((0, 1),))
+    assert obstacle(together).startswith("layers 'a', 'b', which must share a device, are not all")
+    cycle = replace(table, precedence=((0, 2), (2, 0)))
+    assert "'a', 'c', which must share a device, fit on no device: 12 bytes" in obstacle(cycle)
+    assert APART in obstacle(replace(cycle, contiguous=False))
+    one = replace(table, kinds=(replace(fast, devices=(0,)), slow))
+    assert obstacle(one) == (
+        "2 layers that devices of kind 'fast' alone hold need 12 bytes at least, 10 bytes are "
+        "usable on all of these together"
+    )
+
+
+def test_obstacles_are_enough() -> None:
+    """A graph with a legal split has none, whatever the kind of split; one without may have."""
+    named = 0
+    for seed, problem in PROBLEMS.items():
+        for contiguous in (True, False):
+            table = replace(TABLES[seed], contiguous=contiguous)
+            data = problem.model_copy(
+                update={"job": problem.job.model_copy(update={"split": SPLITS[contiguous]})}
+            )
+            if APART in obstacle(table):
+                continue
+            assert graph_brute_force(data).value_ps is None, seed
+            named += 1
+    assert named > 20
 
 
 def test_solve_returns_a_checked_plan() -> None:

@@ -344,15 +344,48 @@ def test_json_of_a_placement_graph(tmp_path: Path) -> None:
     assert shown["stages"] == checked["stages"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"nodes": [{"id": number} for number in range(4001)]},
+            "nodes: found 4,001, at most 4,000 are allowed: merge nodes that are never split",
+        ),
+        ({"edges": [{}] * 1000}, "edges[0].sourceId: found nothing, a value is needed"),
+        (
+            {"nodes": [node(7, supportedOnFpga=0)], "maxCPUs": 0},
+            "maxCPUs: found 0, 1 at least is needed by node 7, of which supportedOnFpga is false",
+        ),
+    ],
+)
+def test_what_cannot_be_imported_is_told_in_the_files_words(
+    tmp_path: Path, changes: dict[str, Any], told: str
+) -> None:
+    """A refusal names fields of the file, at once however many of its items are wrong."""
+    data = {"maxSizePerFPGA": 30, "maxFPGAs": 1, "maxCPUs": 1, "nodes": [node(1)], "edges": []}
+    source = write(tmp_path / "input.json", {**data, **changes})
+    answer = run("import", "dnn-partitioning", source)
+    assert answer.exit_code == 2
+    assert told in " ".join(answer.stderr.split())
+    assert len(answer.stderr.splitlines()) < 6
+
+
 def test_infeasible_and_broken_are_told(tmp_path: Path) -> None:
     """A layer that fits nowhere is infeasible with exit code 1; a broken form is not evaluated."""
     data = {"maxSizePerFPGA": 30, "maxFPGAs": 1, "maxCPUs": 0, "nodes": [node(1)], "edges": []}
     source, problem = write(tmp_path / "input.json", data), tmp_path / "problem.json"
     run("import", "dnn-partitioning", source, "-o", problem)
-    told = run("exact", problem)
-    assert told.exit_code == 1
-    assert told.stdout.startswith("infeasible: no split keeps memory")
-    assert run_json("exact", problem)["bound_ps"] is None
+    reason = (
+        "layer '1' fits on no device: 40 bytes on one of kind 'accelerator', 30 bytes are "
+        "usable there"
+    )
+    for command in ("exact", "solve"):
+        told = run(command, problem)
+        assert told.exit_code == 1
+        assert " ".join(told.stdout.split()).startswith(f"infeasible: {reason}")
+        answer = run_json(command, problem)
+        assert answer["bound_ps"] is None
+        assert answer["diagnosis"] == {"reason": reason}
     plan = {
         "format": "nest-opt-plan",
         "version": 1,

@@ -353,6 +353,15 @@ def test_node_limit_leaves_a_bound() -> None:
     assert found.limit in (None, "nodes")
 
 
+def test_many_devices_have_cells() -> None:
+    """More stages than Python's stack has frames are one cell if they are of one kind."""
+    many = 1500
+    kind = GraphKind("accelerator", tuple(range(many)), 1, True, (1,) * many, (0,) * many)
+    names = tuple(map(str, range(many)))
+    found = cells(parts(GraphTable(names, (kind,), (), (0,) * many, (), (), True)))
+    assert list(found) == [(0,) * many]
+
+
 def test_no_time_leaves_the_first_incumbent() -> None:
     """Without time for a program the first incumbent and the closed-form bound remain."""
     found = search(golden_table(), SearchLimits(time_limit_s=0))

@@ -198,3 +198,14 @@ def test_random_graphs_have_every_feature() -> None:
     assert any(len(table.kinds) == 3 for table in tables)
     assert any(not kind.pays_transfers for table in tables for kind in table.kinds)
     assert any(sum(kind.size_bytes) > kind.usable_bytes for t in tables for kind in t.kinds)
+
+
+def test_the_first_wrong_edge_is_enough() -> None:
+    """However many edges are wrong, the first is told and no other is looked at."""
+    data = graph_data()
+    data["model"]["edges"] = [{"source": "a"}] * 1000
+    with pytest.raises(InstanceError) as error:
+        read(data)
+    assert str(error.value) == (
+        "test: model.edges[0].target: found nothing, a value is needed: add the field"
+    )

@@ -3,8 +3,10 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from cli_running import run, run_json, write
 
 import nest_opt
 from nest_opt import InstanceError, PlanError, Problem
@@ -191,3 +193,31 @@ def test_the_artifact_refuses_what_it_does_not_know() -> None:
     placement = listed(Placement(1, (one, one), 1, "pp-inner", 2, (2, 4), ("full", "full")))
     with pytest.raises(PlanError, match="cost_model artifact knows neither"):
         evaluate(Costs(problem), placement)
+
+
+def test_too_many_devices_are_never_written_out(tmp_path: Path) -> None:
+    """Uneven stages of a foreign plan that ask for 2^34 devices are refused by every command."""
+    problem = nest_opt.problem.validation.build(Problem, problem_data(), "problem")
+    many = 2**17
+    stages = [
+        {"layers": problem.model.ids[:1], "recompute": "none", "tp": 1},
+        {"layers": problem.model.ids[1:], "recompute": "none"},
+    ]
+    data = {
+        "format": "nest-opt-plan",
+        "version": 1,
+        "problem": problem_data(),
+        "microbatch": 1,
+        "tp": many,
+        "dp": many,
+        "order": "dp-inner",
+        "pitch": 1,
+        "stages": stages,
+    }
+    path = write(tmp_path / "plan.json", data)
+    for command in (("verify",), ("verify", "--simulate"), ("show",)):
+        told = run(*command, path, width=200)
+        assert told.exit_code == 1
+        assert f"{many * (many + 1)}" in told.output
+    for command in ("verify", "show"):
+        assert run_json(command, path)["devices"]["used"] == many * (many + 1)

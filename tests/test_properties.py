@@ -155,6 +155,8 @@ def without_rounding(data: Data) -> Data:
     for profile in profiles(exact):
         for name in ("forward_s", "backward_input_s", "backward_weight_s"):
             profile[name] = round(profile[name], 6)
+        for footprint in selective_footprints(profile):
+            footprint["repeated_forward_s"] = round(footprint["repeated_forward_s"], 6)
         for name in ("dense_parameters", "expert_parameters"):
             profile[name] *= WHOLE
         for item in (*profile["collectives"], *profile["recompute"].values()):
@@ -170,6 +172,11 @@ def without_rounding(data: Data) -> Data:
         # Powers of two and five times 3: what the 3 leaves is a finite decimal.
         level["bandwidth_bytes_per_s"] = 3 * rng.choice((2, 5, 10, 25, 40, 100)) * 10**5
     return exact
+
+
+def selective_footprints(profile: Data) -> list[Data]:
+    """Return the footprint of selective recomputation, if a profile has one."""
+    return [footprint for mode, footprint in profile["recompute"].items() if mode == "selective"]
 
 
 def scale_bytes(item: Data) -> None:
@@ -189,6 +196,8 @@ def three_times_slower(data: Data) -> Data:
     slower = deepcopy(data)
     for profile in profiles(slower):
         thrice(profile, "forward_s", "backward_input_s", "backward_weight_s")
+        for footprint in selective_footprints(profile):
+            thrice(footprint, "repeated_forward_s")
         for collective in profile["collectives"]:
             if "hidden_s" in collective:
                 thrice(collective, "hidden_s")

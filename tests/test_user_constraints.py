@@ -242,3 +242,40 @@ def test_names_of_another_form_are_refused(name: str) -> None:
     """A name must be lower-case letters, digits and hyphens."""
     with pytest.raises(NestOptError, match="lower-case letters"):
         nest_opt.register(name, few_stages)
+
+
+def nothing(*arguments: Any) -> None:
+    """Return nothing, where something is needed."""
+
+
+@pytest.mark.parametrize(
+    ("face", "function"),
+    [
+        ("checker", lambda constraint: ()),
+        ("dp_rule", lambda constraint: Restriction()),
+        ("milp", lambda constraint, model: None),
+        ("parameters", lambda source: {}),
+    ],
+)
+def test_faces_of_other_arguments_are_refused(face: str, function: Any) -> None:
+    """When they are registered, with the arguments that they would be called with."""
+    faces = {"checker": lambda *_: (), face: function}
+    with pytest.raises(NestOptError, match=rf"{face} of '{NAME}' that does not take \d arg"):
+        nest_opt.register(NAME, **faces)
+
+
+@pytest.mark.parametrize(
+    ("face", "function", "told"),
+    [
+        ("checker", nothing, "checker of '{}': returned None, an iterable"),
+        ("checker", lambda *_: ["a fault"], "checker of '{}': yielded 'a fault', a Violation"),
+        ("dp_rule", nothing, "dp_rule of '{}': returned None, a Restriction"),
+        ("parameters", nothing, "parameters of '{}': returned None, a Mapping"),
+    ],
+)
+def test_faces_that_return_something_else_are_refused(face: str, function: Any, told: str) -> None:
+    """When they are called, instead of an error of the package's own."""
+    faces = {"checker": lambda *_: (), "parameters": lambda *_: {}, face: function}
+    nest_opt.register(NAME, **faces)
+    with pytest.raises(NestOptError, match=told.format(NAME)):
+        nest_opt.crosscheck(NAME, count=1)

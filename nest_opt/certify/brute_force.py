@@ -118,6 +118,34 @@ def brute_force(problem: Problem) -> BruteForceResult:
     return BruteForceResult(best, winner, plans, canonical)
 
 
+def best_of_cells(problem: Problem) -> list[tuple[int, Placement]]:
+    """Return value and placement of the best plan of every cell that has a legal one, in order.
+
+    The order is that of `brute_force`: by value, and then of ties. Cells whose
+    stages differ are not among them.
+    """
+    require_checkers(problem)
+    costs = Costs(problem)
+    found: list[tuple[int, Placement]] = []
+    for cell in enumerate_cells(problem):
+        order, pitch = cell.device_map.order, cell.device_map.pitch
+        legal = [
+            (plan.value_ps, placement)
+            for plan in enumerate_plans(costs, cell)
+            if plan.canonical
+            for placement in (_placement(cell, order, pitch, plan),)
+            if _keeps_constraints(costs, cell, placement, plan)
+        ]
+        if legal:
+            found.append(min(legal, key=_rank))
+    return sorted(found, key=_rank)
+
+
+def _rank(valued: tuple[int, Placement]) -> tuple[object, ...]:
+    value_ps, placement = valued
+    return (value_ps, *_place(placement))
+
+
 def _every_cell(problem: Problem) -> Iterator[tuple[AnyCell, MapOrder, int]]:
     for cell in enumerate_cells(problem):
         yield cell, cell.device_map.order, cell.device_map.pitch
@@ -237,7 +265,7 @@ def _backward_before(cell: AnyCell, stages: Sequence[StageEvaluation]) -> list[i
 
 
 def _fitting(costs: Costs, cell: AnyCell, stage: int, low: int, high: int) -> list[StageEvaluation]:
-    """Return a stage under every mode that fits in memory, fastest first, `none` before `full`."""
+    """Return a stage under every mode that fits in memory, fastest first."""
     found = [
         evaluate_stage(costs, cell, stage, low, high, mode) for mode in _modes(costs, cell, stage)
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nest_opt.cli.group import EXIT_NO, json_option
+from nest_opt.cli.narrowing import Narrowing, runtime_option
 from nest_opt.cli.number_types import factor
 from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
@@ -58,6 +59,7 @@ family_option = click.option(
     multiple=True,
     help="Search only these values of a dimension, as `solve` does. Repeatable.",
 )
+@runtime_option
 @click.option(
     "-o", "--output", metavar="PLAN", type=click.Path(path_type=Path), help="Write the plan here."
 )
@@ -70,6 +72,7 @@ def exact_command(
     time_limit_s: Fraction | None,
     gap: Fraction,
     fixes: tuple[str, ...],
+    runtime: str | None,
     output: Path | None,
     as_json: bool,
 ) -> int:
@@ -81,12 +84,19 @@ def exact_command(
     and prints incumbent and bound.
     """
     check_source(problem_path, asked)
+    if runtime and family == "free":
+        raise click.UsageError(
+            f"--runtime: found {runtime} with --family free, whose plans may be on any devices; "
+            "runtimes launch plans of the aligned family: leave one of the two out"
+        )
     limit_s = None if time_limit_s is None else float(time_limit_s)
     result: ExactResult | GraphExactResult | None = None
     derived: DerivedProblem | None = None
     # Interrupted before the search began, there is nothing to show.
     with suppress(KeyboardInterrupt):
-        result, derived = _search(problem_path, asked, family, limit_s, float(gap), fixes, output)
+        result, derived = _search(
+            problem_path, asked, family, limit_s, float(gap), fixes, runtime, output
+        )
     if as_json:
         from nest_opt.cli.json_output import print_json
 
@@ -107,10 +117,11 @@ def _search(
     time_limit_s: float | None,
     gap: float,
     fixes: tuple[str, ...],
+    runtime: str | None,
     output: Path | None,
 ) -> "tuple[ExactResult | GraphExactResult, DerivedProblem | None]":
     from nest_opt import api
-    from nest_opt.cli.fix import fix, parse_fixes
+    from nest_opt.cli.fix import parse_fixes
     from nest_opt.cli.output_files import check_output, write_text
     from nest_opt.cli.progress import SearchProgress
     from nest_opt.problem import files
@@ -119,7 +130,7 @@ def _search(
     if output:
         check_output(output, problem_path or asked.model_path)
     source = read_source(problem_path, asked)
-    problem = fix(source.problem, wanted)
+    problem = Narrowing(wanted, runtime)(source.problem)
     with SearchProgress() as progress:
         result = api.exact(
             problem,

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from nest_opt.api import ExactResult, VerifyResult, outside_family
-from nest_opt.cli.explain import failure
+from nest_opt.cli.explain import conflict_text, failure
 from nest_opt.cli.solve_report import headline, infeasible_report
 from nest_opt.cli.stage_table import degree_facts, facts, speed_facts, stage_table
 from nest_opt.cli.units import count_text, gap_text, number_text, seconds_text
@@ -35,8 +35,7 @@ def exact_report(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report on an exact search; `about` are rows on the problem."""
     if result.status == "infeasible":
-        same = replace(result.start, conflict=result.conflict)
-        yield from infeasible_report(same, failure(same))
+        yield from _no_plan(result)
     elif result.plan is None or result.evaluation is None:
         yield Text(_WHY_NO_PLAN[result.status], style="bold")
     else:
@@ -46,6 +45,19 @@ def exact_report(
     if output and result.plan:
         last["written"] = str(output)
     yield facts(last)
+
+
+def _no_plan(result: ExactResult) -> Iterator[RenderableType]:
+    same = replace(result.start, conflict=result.conflict)
+    why = failure(same)
+    if result.family == "aligned" or why.stage is not None:
+        yield from infeasible_report(same, why)
+        return
+    # That memory would not help is known of the aligned family alone.
+    yield Text.assemble(("infeasible: ", "bold red"), ("the free family has no plan", "bold"))
+    told = conflict_text(result.problem, result.conflict)
+    if told is not None:
+        yield facts({"conflict": told})
 
 
 def optimum_report(

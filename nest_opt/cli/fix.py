@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nest_opt.problem.profile import RECOMPUTE_MODES
+
 if TYPE_CHECKING:
     from nest_opt.problem import Problem
 
@@ -42,7 +44,7 @@ DIMENSIONS: dict[str, _Dimension] = {
     "sp": _Dimension(_FLAGS.get, "true, false"),
     "dp": _DEGREE,
     "pp": _DEGREE,
-    "recompute": _Dimension(_one_of("none", "full"), "none, full"),
+    "recompute": _Dimension(_one_of(*RECOMPUTE_MODES), ", ".join(RECOMPUTE_MODES)),
     "order": _Dimension(_one_of("pp-inner", "dp-inner"), "pp-inner, dp-inner"),
     "pitch": _Dimension(_one_of("tight", "level", "spread"), "tight, level, spread"),
     "per_stage": _Dimension(_one_of("tp", "sp"), "tp, sp"),

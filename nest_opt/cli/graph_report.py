@@ -38,7 +38,6 @@ _VOUCHERS = {
 }
 _SPLITS = {"contiguous": "contiguous split", "any": "split"}
 _WHY_NO_PLAN = {
-    "infeasible": "infeasible: no split keeps memory, kinds, colocation and order",
     "interrupted": "interrupted: no plan yet",
     "no-solution": "no-solution: the time limit came before any plan",
 }
@@ -70,7 +69,7 @@ def graph_solve_report(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report on a search, with the terms of every load if asked for."""
     if result.plan is None or result.evaluation is None:
-        yield Text(_WHY_NO_PLAN[result.status], style="bold")
+        yield _why_no_plan(result)
     else:
         yield graph_headline(result.status, result.problem, result.evaluation)
         yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
@@ -93,7 +92,7 @@ def graph_exact_report(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report on an exact search."""
     if result.plan is None or result.evaluation is None:
-        yield Text(_WHY_NO_PLAN[result.status], style="bold")
+        yield _why_no_plan(result)
     else:
         yield graph_headline(result.status, result.problem, result.evaluation)
         yield facts({"bound": _bound_text(result), **graph_facts(result.plan)})
@@ -128,6 +127,12 @@ def graph_optimum_report(
     yield facts(rows)
 
 
+def _why_no_plan(result: GraphExactResult | GraphSolveResult) -> Text:
+    if result.obstacle is not None:
+        return Text(f"infeasible: {printable(result.obstacle)}", style="bold red")
+    return Text(_WHY_NO_PLAN[result.status], style="bold")
+
+
 def _bound_text(result: GraphExactResult | GraphSolveResult) -> str:
     if result.bound_ps is None or result.gap is None:
         return "none"
@@ -140,7 +145,7 @@ def _bound_text(result: GraphExactResult | GraphSolveResult) -> str:
 def _contiguous_text(result: GraphExactResult) -> str:
     """Return what the dynamic program found first."""
     if result.contiguous_ps is None:
-        return "no contiguous split: none fits, or there are too many downsets"
+        return "no contiguous split: none fits, too many downsets, or no time"
     return f"contiguous split of {seconds_text(result.contiguous_ps)} by the dynamic program"
 
 
@@ -215,9 +220,10 @@ def graph_stage_table(plan: GraphPlan, evaluation: GraphEvaluation | None) -> Re
         box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold"
     )
     table.add_column("stage", justify="right", no_wrap=True)
-    table.add_column("device", justify="right", no_wrap=True)
+    # Narrow enough to leave `accelerator` whole in 80 columns.
+    table.add_column("de-\nvice", justify="right", no_wrap=True)
     table.add_column("kind", overflow="fold")
-    table.add_column("layers", justify="right", no_wrap=True)
+    table.add_column("lay-\ners", justify="right", no_wrap=True)
     if evaluation:
         for name in ("time of\nlayers", "trans-\nfers", "load", "memory\nused", "of\nusable"):
             table.add_column(name, justify="right", no_wrap=True)

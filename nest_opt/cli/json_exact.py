@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from nest_opt.api import ExactResult, VerifyResult, outside_family
 from nest_opt.cli.explain import failure
-from nest_opt.cli.json_output import Object, diagnosis_json, solve_json, time_json
+from nest_opt.cli.json_output import Object, diagnosis_json, search_json, time_json
 from nest_opt.cli.value import gap_above
 from nest_opt.plan.evaluate import Evaluation
 
@@ -24,9 +24,9 @@ def exact_json(result: ExactResult) -> Object:
         broken=(),
         conflict=result.conflict,
     )
-    data = {**solve_json(same), "status": result.status, "family": result.family}
+    data = {**search_json(same), "status": result.status, "family": result.family}
     if result.status == "infeasible":
-        # Also where the dynamic program, without a rule, had only a bound.
+        # Not where the dynamic program has no plan: the programs may have one.
         data["diagnosis"] = diagnosis_json(failure(same))
     data["bound_vouched_by"] = result.bound_vouched_by
     data["exact_units"] = result.exact_units

@@ -32,6 +32,7 @@ def graph_solve_json(result: GraphSolveResult, explain: bool) -> Object:
             "downsets": result.downsets,
         },
         "relaxed_constraints": [],
+        **_diagnosis(result),
     }
     if explain:
         data["explanation"] = plan and {
@@ -70,6 +71,7 @@ def graph_exact_json(result: GraphExactResult) -> Object:
         "devices": None if plan is None else graph_devices_json(plan),
         "search": _search(result),
         "relaxed_constraints": [],
+        **_diagnosis(result),
     }
 
 
@@ -88,6 +90,10 @@ def graph_optimum_json(
         "plan_gap": gap_above(verified.evaluation.value_ps, result.bound_ps),
         "search": _search(result),
     }
+
+
+def _diagnosis(result: GraphExactResult | GraphSolveResult) -> Object:
+    return {} if result.obstacle is None else {"diagnosis": {"reason": result.obstacle}}
 
 
 def _bound(result: GraphExactResult) -> Object:

@@ -50,13 +50,21 @@ def interrupted_json() -> Object:
 
 def solve_json(result: SolveResult) -> Object:
     """Return the result of a search."""
+    data = search_json(result)
+    if result.status == "infeasible":
+        data["diagnosis"] = diagnosis_json(failure(result))
+    return data
+
+
+def search_json(result: SolveResult) -> Object:
+    """Return the result of a search, without why there is no plan."""
     plan = result.plan
     data: Object = {"status": result.status, "family": FAMILY}
     data.update(value_json(result.problem, plan, result.evaluation))
     data.update(time_json("bound", result.bound_ps))
     data["gap"] = result.gap
     data["plan"] = None if plan is None else to_json_data(plan)
-    data["devices"] = None if plan is None else _devices(plan)
+    data["devices"] = None if plan is None else devices_json(plan)
     data["search"] = {
         "wall_s": round(result.wall_s, 6),
         "cells": result.cells,
@@ -65,8 +73,6 @@ def solve_json(result: SolveResult) -> Object:
     data["relaxed_constraints"] = list(result.relaxed)
     if result.broken:
         data["broken"] = [str(violation) for violation in result.broken]
-    if result.status == "infeasible":
-        data["diagnosis"] = diagnosis_json(failure(result))
     return data
 
 
@@ -92,7 +98,8 @@ def time_json(name: str, time_ps: int | None) -> Object:
     return {f"{name}_s": to_s(time_ps), f"{name}_ps": str(time_ps)}
 
 
-def _devices(plan: Plan) -> Object:
+def devices_json(plan: Plan) -> Object:
+    """Return how many devices a plan uses, and how many it leaves idle."""
     total = plan.problem.cluster.device_count
     used = plan.placement().device_map.devices_used
     # An illegal plan may ask for more devices than there are.
@@ -147,7 +154,7 @@ def verify_json(result: VerifyResult) -> Object:
     return {
         **_verdict(result),
         "degrees": degrees_json(plan),
-        "devices": _devices(plan),
+        "devices": devices_json(plan),
         **explanation_json(plan, evaluation),
         "violations": violations_json(result.violations),
     }
@@ -172,7 +179,7 @@ def show_json(result: VerifyResult) -> Object:
     plan, evaluation = result.plan, result.evaluation
     data = _verdict(result)
     data["degrees"] = degrees_json(plan)
-    data["devices"] = _devices(plan)
+    data["devices"] = devices_json(plan)
     data["stages"] = [
         {**_stage(plan, number), **_stage_totals(evaluation, number)}
         for number in range(len(plan.stages))

@@ -1,6 +1,6 @@
 """What `new`, and an import of a model, do: derive a problem, write it, and say what it is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from nest_opt.cli.smallest_report import fewest_text, smallest_facts
 from nest_opt.cli.solve_report import solve_report
 from nest_opt.cli.stage_table import facts
 from nest_opt.models.request import DerivedProblem, Request
+from nest_opt.problem import Problem
 from nest_opt.problem.files import to_json_data, to_json_text
 
 
@@ -30,6 +31,7 @@ def write_new_problem(
     output: Path | None,
     as_json: bool,
     head: Mapping[str, Any],
+    narrow: Callable[[Problem], Problem] = lambda problem: problem,
 ) -> int:
     """Derive a problem and write it; return the exit code.
 
@@ -39,8 +41,10 @@ def write_new_problem(
         Where to; standard output if None.
     head
         The first fields of the JSON object.
+    narrow
+        What becomes of the problem before it is written.
     """
-    derivation = Derivation(request)
+    derivation = Derivation(request, narrow)
     found: Smallest | NothingFits | None = None
     if asked.smallest:
         with SearchProgress() as progress:
@@ -48,7 +52,8 @@ def write_new_problem(
     derived = derivation.on(request.devices if found is None else found.devices)
     if isinstance(found, NothingFits):
         return _refuse(derived, found, as_json)
-    text = to_json_text(derived.problem)
+    problem = narrow(derived.problem)
+    text = to_json_text(problem)
     if output:
         write_text(output, text)
     if as_json:
@@ -57,14 +62,14 @@ def write_new_problem(
                 **head,
                 "output": None if output is None else str(output),
                 **_about_json(derived, found),
-                "problem": to_json_data(derived.problem),
+                "problem": to_json_data(problem),
             }
         )
         return 0
     if output is None:
         click.echo(text, nl=False)
     else:
-        click.echo(f"wrote {output}: {problem_text(derived.problem)}")
+        click.echo(f"wrote {output}: {problem_text(problem)}")
     rows = smallest_facts(derived.template, found) if found else {}
     # Standard output belongs to the problem unless that has a file of its own.
     print_report(facts({**rows, **derived_facts(derived)}), stderr=output is None)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nest_opt.models.spec import ModelSpec
 
 OBJECTIVES = ("fill-drain", "nest", "bottleneck")
-ATTENTIONS = ("flash", "stored", "recomputed")
+ATTENTIONS = ("flash", "stored")
 CONTEXT_PARALLEL = ("ring", "all-gather")
 
 
@@ -160,8 +160,8 @@ _DECLARATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "--attention",
         {
             "type": click.Choice(ATTENTIONS),
-            "help": "Whether attention scores are never stored (flash, the default), stored, or "
-            "recomputed.",
+            "help": "Whether attention scores are never stored (flash, the default), or stored "
+            "except by stages that recompute them.",
         },
     ),
     "context_parallel_degrees": (

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from nest_opt.api import SolveResult
 from nest_opt.cli.explain import Failure, conflict_text, failure, shortage_text
+from nest_opt.cli.plan_table import front_report, ranking_report
 from nest_opt.cli.stage_table import (
     LABEL_WIDTH,
     degree_facts,
@@ -33,6 +34,7 @@ from nest_opt.cli.units import (
 from nest_opt.cli.value import sequences_per_s
 from nest_opt.cli.what_if import WhatIf
 from nest_opt.cli.what_if_report import what_if_report
+from nest_opt.memory_front import FrontResult
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
 
@@ -46,6 +48,8 @@ def solve_report(
     *,
     explain: bool = False,
     answers: Sequence[WhatIf] = (),
+    ranked: bool = False,
+    front: FrontResult | None = None,
     about: Mapping[str, str] = MappingProxyType({}),
     fewest: str | None = None,
 ) -> Iterator[RenderableType]:
@@ -57,6 +61,10 @@ def solve_report(
         Whether to give every term of the plan's cost and memory.
     answers
         To `--what-if`.
+    ranked
+        Whether to list the best plans.
+    front
+        The memory-time front, to be listed if there is one.
     about
         Rows on where the problem comes from.
     fewest
@@ -73,6 +81,10 @@ def solve_report(
         if explain:
             yield from term_by_term(result.plan, result.evaluation)
             yield Text()
+    if ranked and result.plans:
+        yield from ranking_report(result)
+    if front and front.points:
+        yield from front_report(front)
     yield from what_if_report(result, answers)
     last = {**about, "search": _search_text(result)}
     if output and result.plan:

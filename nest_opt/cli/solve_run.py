@@ -3,21 +3,38 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nest_opt import api
 from nest_opt.api import Progress, SolveResult
-from nest_opt.cli.fix import fix
+from nest_opt.cli.narrowing import Narrowing
 from nest_opt.cli.problem_source import Derivation
 from nest_opt.cli.request_options import Asked
 from nest_opt.cli.smallest import NothingFits, Smallest
 from nest_opt.cli.what_if import Question, WhatIf, answer
 from nest_opt.errors import InstanceError
 from nest_opt.graph_api import GraphSolveResult, solve_graph
+from nest_opt.memory_front import FrontResult, front
 from nest_opt.models.request import DerivedProblem
 from nest_opt.problem import Problem, files
 
-Fixes = dict[str, tuple[Any, ...]]
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for besides the best plan.
+
+    Attributes
+    ----------
+    questions
+        Those of `--what-if`.
+    top
+        How many plans are to be ranked, None for no ranking.
+    front_points
+        How many points of the memory-time front to find, None for no front.
+    """
+
+    questions: Sequence[Question] = ()
+    top: int | None = None
+    front_points: int | None = None
 
 
 @dataclass(frozen=True)
@@ -32,44 +49,68 @@ class Solved:
     answers: tuple[WhatIf, ...] = ()
     derived: DerivedProblem | None = None
     smallest: Smallest | NothingFits | None = None
+    front: FrontResult | None = None
 
 
 def solve_file(
-    path: Path, fixes: Fixes, questions: Sequence[Question], progress: Progress
+    path: Path, narrow: Narrowing, wanted: Wanted, progress: Progress
 ) -> Solved | GraphSolveResult:
     """Solve the problem of a file."""
     problem = files.read_problem(path)
     if problem.is_placement_graph:
-        if questions:
+        _refuse_graph(wanted)
+        return solve_graph(narrow(problem), progress)
+    result, along = _search(narrow(problem), wanted, progress)
+    answers = _answers(problem, narrow, wanted.questions, result, progress)
+    return Solved(result, answers, front=along)
+
+
+def _refuse_graph(wanted: Wanted) -> None:
+    """Refuse what a placement graph has no answer to."""
+    if wanted.questions:
+        raise InstanceError(
+            f"--what-if: found {wanted.questions[0].text!r} about a placement graph, whose search "
+            "space has no dimensions to fix: leave the option out"
+        )
+    for option, value in (("--top", wanted.top), ("--front", wanted.front_points)):
+        if value is not None:
             raise InstanceError(
-                f"--what-if: found {questions[0].text!r} about a placement graph, whose search "
-                "space has no dimensions to fix: leave the option out"
+                f"{option}: found a placement graph, whose search finds 1 split: leave the "
+                "option out"
             )
-        return solve_graph(fix(problem, fixes), progress)
-    result = api.solve_pipeline(fix(problem, fixes), progress)
-    return Solved(result, _answers(problem, fixes, questions, result, progress))
 
 
-def solve_request(
-    asked: Asked, fixes: Fixes, questions: Sequence[Question], progress: Progress
-) -> Solved:
+def _search(
+    problem: Problem, wanted: Wanted, progress: Progress
+) -> tuple[SolveResult, FrontResult | None]:
+    """Return the search, and the front that it is the first point of if that is wanted."""
+    if wanted.front_points is not None:
+        found = front(problem, progress, most=wanted.front_points)
+        return found.first, found
+    if wanted.top is not None:
+        return api.solve_pipeline(problem, progress, top=wanted.top), None
+    return api.solve_pipeline(problem, progress), None
+
+
+def solve_request(asked: Asked, narrow: Narrowing, wanted: Wanted, progress: Progress) -> Solved:
     """Solve a derived problem, with profiles for a fixed cp that --cp does not name."""
     if asked.context_parallel_degrees is None:
-        asked = replace(asked, context_parallel_degrees=fixes.get("cp"))
+        asked = replace(asked, context_parallel_degrees=narrow.fixes.get("cp"))
     request = asked.request()
-    derivation = Derivation(request, lambda problem: fix(problem, fixes))
+    derivation = Derivation(request, narrow)
     found: Smallest | NothingFits | None = None
+    along: FrontResult | None = None
     if asked.smallest:
         found = derivation.smallest(progress)
         result = found.result
         derived = derivation.on(result.problem.cluster.device_count)
     else:
         derived = derivation.on(request.devices)
-        result = api.solve_pipeline(fix(derived.problem, fixes), progress)
+        result, along = _search(narrow(derived.problem), wanted, progress)
         if result.diagnosis is not None and result.diagnosis.devices is not None:
             found = _smallest_if_not_interrupted(derivation, progress)
-    answers = _answers(derived.problem, fixes, questions, result, progress)
-    return Solved(result, answers, derived, found)
+    answers = _answers(derived.problem, narrow, wanted.questions, result, progress)
+    return Solved(result, answers, derived, found, along)
 
 
 def _smallest_if_not_interrupted(
@@ -83,11 +124,11 @@ def _smallest_if_not_interrupted(
 
 def _answers(
     problem: Problem,
-    fixes: Fixes,
+    narrow: Narrowing,
     questions: Sequence[Question],
     result: SolveResult,
     progress: Progress,
 ) -> tuple[WhatIf, ...]:
     if result.status == "interrupted":
         return ()
-    return answer(problem, fixes, questions, progress)
+    return answer(problem, narrow, questions, progress)

@@ -77,15 +77,15 @@ def degrees_text(plan: Plan) -> str:
 
 def shape_text(microbatch: int, stages: Sequence[Configuration], replicas: int) -> str:
     """Return degrees in one line: b, the configuration of each stage, d."""
-    tp = _by_stage([str(k.tp) for k in stages])
-    sp = _by_stage(["on" if k.sp else "off" for k in stages])
+    tp = by_stage([str(k.tp) for k in stages])
+    sp = by_stage(["on" if k.sp else "off" for k in stages])
     return (
         f"microbatch {microbatch}, tp {tp}, cp {stages[0].cp}, ep {stages[0].ep}, sp {sp}, "
         f"dp {replicas}, pp {len(stages)}"
     )
 
 
-def _by_stage(values: list[str]) -> str:
+def by_stage(values: list[str]) -> str:
     """Return the value that all stages share, or all values from the first stage to the last."""
     return values[0] if len(set(values)) == 1 else "/".join(values)
 

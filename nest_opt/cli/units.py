@@ -73,6 +73,13 @@ def gap_text(gap: float) -> str:
     return "0%" if gap == 0 else f"{number_text(100 * gap, 3)}%"
 
 
+def change_text(share: float | None) -> str:
+    """Return by which share a number exceeds another, in percent with its sign; empty if None."""
+    if share is None:
+        return ""
+    return "0%" if share == 0 else f"{'+' if share > 0 else '-'}{number_text(abs(100 * share), 3)}%"
+
+
 def count_text(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural unless it is 1."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nest_opt.cli.fix import fix, parse_fixes
+from nest_opt.cli.fix import parse_fixes
 
 if TYPE_CHECKING:
     from nest_opt.api import Progress, SolveResult
+    from nest_opt.cli.narrowing import Narrowing
     from nest_opt.problem import Problem
 
 OPTION = "--what-if"
@@ -43,7 +44,7 @@ def parse_questions(texts: Sequence[str]) -> tuple[Question, ...]:
 
 def answer(
     problem: "Problem",
-    fixes: dict[str, tuple[Any, ...]],
+    narrow: "Narrowing",
     questions: Sequence[Question],
     progress: "Progress | None" = None,
 ) -> tuple[WhatIf, ...]:
@@ -51,12 +52,12 @@ def answer(
 
     Parameters
     ----------
-    fixes
-        What --fix says; a question replaces it where both name a dimension.
+    narrow
+        What --fix and --runtime say; a question replaces a fix of the same dimension.
     """
     answers: list[WhatIf] = []
     for question in questions:
-        answers.append(_answer(problem, fixes, question, progress))
+        answers.append(_answer(problem, narrow, question, progress))
         result = answers[-1].result
         if result is not None and result.status == "interrupted":
             break
@@ -65,7 +66,7 @@ def answer(
 
 def _answer(
     problem: "Problem",
-    fixes: dict[str, tuple[Any, ...]],
+    narrow: "Narrowing",
     question: Question,
     progress: "Progress | None",
 ) -> WhatIf:
@@ -73,7 +74,7 @@ def _answer(
     from nest_opt.errors import InstanceError
 
     try:
-        fixed = fix(problem, {**fixes, **question.fixes}, OPTION)
-        return WhatIf(question, result=api.solve_pipeline(fixed, progress))
+        narrowed = narrow(problem, question.fixes, OPTION)
+        return WhatIf(question, result=api.solve_pipeline(narrowed, progress))
     except InstanceError as error:
         return WhatIf(question, error=str(error))

@@ -10,12 +10,11 @@ from rich.text import Text
 from nest_opt.api import SolveResult
 from nest_opt.cli.console import printable
 from nest_opt.cli.explain import failure, shortage_text
+from nest_opt.cli.plan_table import DEGREES, degree_cells
 from nest_opt.cli.stage_table import facts
-from nest_opt.cli.units import bytes_text, number_text, seconds_text
+from nest_opt.cli.units import bytes_text, change_text, seconds_text
 from nest_opt.cli.what_if import WhatIf
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
-
-_DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
 
 
 def what_if_report(best: SolveResult, answers: Sequence[WhatIf]) -> Iterator[RenderableType]:
@@ -24,7 +23,7 @@ def what_if_report(best: SolveResult, answers: Sequence[WhatIf]) -> Iterator[Ren
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
     table.add_column("what if", overflow="fold")
-    for name in ("per batch", "change", *_DEGREES, "free on the\nfullest stage"):
+    for name in ("per batch", "change", *DEGREES, "free on the\nfullest stage"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row("(best plan)", *_cells(best, None))
     for answer in answers:
@@ -73,15 +72,7 @@ def _cells(result: SolveResult, best: Evaluation | None) -> list[str]:
     _, stage = fullest_stage(evaluation)
     return [
         seconds_text(evaluation.value_ps),
-        _percent(change(result, best)),
-        *map(str, (plan.microbatch, plan.tp, plan.cp, plan.ep)),
-        "on" if plan.sp else "off",
-        *map(str, (plan.dp, len(plan.stages))),
+        change_text(change(result, best)),
+        *degree_cells(plan),
         bytes_text(stage.usable_bytes - stage.memory_bytes),
     ]
-
-
-def _percent(share: float | None) -> str:
-    if share is None:
-        return ""
-    return "0%" if share == 0 else f"{'+' if share > 0 else '-'}{number_text(abs(100 * share), 3)}%"

@@ -153,6 +153,12 @@ def _pair_costs(
             to_ps(Fraction(p.backward_input_s)) + to_ps(Fraction(p.backward_weight_s))
             for p in profiles
         ),
+        repeated_forward_ps=tuple(
+            to_ps(Fraction(p.recompute["selective"].repeated_forward_s or 0))
+            if "selective" in modes
+            else 0
+            for p in profiles
+        ),
         forward_collective_ps=collectives("forward"),
         backward_collective_ps=collectives("backward"),
         parameters={

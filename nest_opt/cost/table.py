@@ -33,6 +33,8 @@ class PairCosts:
     ----------
     forward_ps, backward_ps
         Compute time of a microbatch; backward is both of its parts.
+    repeated_forward_ps
+        Of the forward time, what `selective` runs again; 0 where the pair lacks that mode.
     forward_collective_ps, backward_collective_ps
         Per group kind and network level, the time of a row's collectives.
     parameters
@@ -48,6 +50,7 @@ class PairCosts:
 
     forward_ps: Row
     backward_ps: Row
+    repeated_forward_ps: Row
     forward_collective_ps: Mapping[Group, tuple[Row, ...]]
     backward_collective_ps: Mapping[Group, tuple[Row, ...]]
     parameters: Mapping[ParameterClass, Row]

@@ -43,6 +43,7 @@ class _PairEntry(Frozen):
     replicas: tuple[Degree, ...]
     forward_ps: _Amounts
     backward_ps: _Amounts
+    repeated_forward_ps: _Amounts
     forward_collective_ps: dict[Group, tuple[_Amounts, ...]]
     backward_collective_ps: dict[Group, tuple[_Amounts, ...]]
     parameters: dict[ParameterClass, _Amounts]
@@ -62,7 +63,7 @@ class _PairEntry(Frozen):
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """Yield every array that has one entry a row, with the name of its field."""
-        for name in ("forward_ps", "backward_ps", "states_bytes"):
+        for name in ("forward_ps", "backward_ps", "repeated_forward_ps", "states_bytes"):
             yield name, getattr(self, name)
         for name in ("parameters", "stash_bytes", "work_bytes"):
             yield from ((name, row) for row in getattr(self, name).values())
@@ -115,7 +116,8 @@ def table_from_json(data: Any) -> CostTable:
         If the data is not of the format: a field is missing, unknown or of
         another type; an array has another length than layers, rows and levels
         ask for; an entry is missing or comes twice; a time falls from one
-        network level to the next; or a total leaves the range of the search.
+        network level to the next; more of a forward pass is repeated than
+        there is; or a total leaves the range of the search.
     """
     try:
         file = _TableFile.model_validate(data)
@@ -175,10 +177,18 @@ def _refuse_shapes(file: _TableFile) -> None:
             _refuse_falling(f"{place}.{name}", levels)
         for name, row in entry.rows():
             refuse_length(f"{place}.{name}", row, rows, "row")
+        _refuse_repeats(f"{place}.repeated_forward_ps", entry)
         for hops in entry.hop_ps:
             refuse_length(f"{place}.hop_ps", hops, cuts, "cut")
     for number, sync in enumerate(file.sync):
         refuse_length(f"sync.{number}.row_ps", sync.row_ps, rows, "row")
+
+
+def _refuse_repeats(place: str, entry: _PairEntry) -> None:
+    """Refuse parts of a forward pass larger than it: the search takes selective for the cheaper."""
+    for part, whole in zip(entry.repeated_forward_ps, entry.forward_ps, strict=True):
+        if part > whole:
+            raise _malformed(place, f"{part} ps", f"at most {whole} ps (forward_ps) is allowed")
 
 
 def _refuse_falling(place: str, levels: Sequence[Row]) -> None:

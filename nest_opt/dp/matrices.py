@@ -177,13 +177,10 @@ class PairMatrices:
     def _compute_mode_times(self, levels: LevelSet) -> dict[Recompute, Array]:
         """Return F of each interval by mode, memory aside, at a set of levels."""
         members = [self._member_times(member) for member in levels]
-        return {
-            "none": np.maximum.reduce([plain for plain, _ in members]),
-            "full": np.maximum.reduce([repeated for _, repeated in members]),
-        }
+        return {mode: np.maximum.reduce([times[mode] for times in members]) for mode in self.modes}
 
-    def _member_times(self, member: Levels) -> tuple[Array, Array]:
-        """Return F without and with full recomputation at one tuple of levels."""
+    def _member_times(self, member: Levels) -> dict[Recompute, Array]:
+        """Return F without recomputation and under each mode, at one tuple of levels."""
         *group_levels, hop_in, hop_out = member
         costs = self._costs
         forward, backward = self._prefix(costs.forward_ps), self.backward_prefix.copy()
@@ -199,7 +196,18 @@ class PairMatrices:
                 plain = plain + np.array(costs.hop_ps[hop_in], np.int64)[:, None]
             if hop_out != NO_HOP:
                 plain = plain + np.array(costs.hop_ps[hop_out], np.int64)[None, :]
-        return plain, np.minimum(plain + self._intervals(forward), INFINITE)
+        repeated: dict[Recompute, Array] = {
+            "selective": self._prefix(costs.repeated_forward_ps),
+            "full": forward,
+        }
+        return {
+            "none": plain,
+            **{
+                mode: np.minimum(plain + self._intervals(prefix), INFINITE)
+                for mode, prefix in repeated.items()
+                if mode in self.modes
+            },
+        }
 
     def is_forbidden(self, member: Levels) -> bool:
         """Whether a tuple of levels has a tp group or a hop on a level above its limit."""
@@ -213,7 +221,7 @@ class PairMatrices:
     def _compute_stage_time(self, levels: LevelSet, in_flight: int) -> Array:
         times = self._mode_times(levels)
         best: Array | int = INFINITE
-        # `full` adds a pass to `none`, so the first mode that fits is the least.
+        # Each mode repeats at least what those before it do: the first that fits is the least.
         for mode in reversed(self.modes):
             best = np.where(self._most_in_flight[mode] >= in_flight, times[mode], best)
         return np.asarray(best)
@@ -253,8 +261,8 @@ class PairMatrices:
 
     def plain_layer_times(self, levels: Levels) -> Array:
         """Return F of each layer alone at a tuple of levels: no hop, no recomputation."""
-        plain, _ = self._member_times((*levels[:3], NO_HOP, NO_HOP))
-        return np.diagonal(plain, 1)
+        times = self._member_times((*levels[:3], NO_HOP, NO_HOP))
+        return np.diagonal(times["none"], 1)
 
     def least_hop(self, level: int) -> int:
         """Return the least time of a hop over a cut between two layers, 0 if there is none."""

@@ -1,9 +1,10 @@
 """The outer search: groups of cells, best bound first, until nothing can win."""
 
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nest_opt.dp.source import CellSource, Group
 from nest_opt.dp.thresholds import least_value, smallest_ends
@@ -15,6 +16,13 @@ Status = Literal["optimal", "infeasible", "interrupted"]
 NO_LIMIT = 2**120
 
 
+class Ranked(NamedTuple):
+    """The best placement of a cell, and its objective."""
+
+    placement: Placement
+    value_ps: int
+
+
 @dataclass(frozen=True)
 class SearchResult:
     """What a search found.
@@ -23,42 +31,87 @@ class SearchResult:
     ----------
     status
         `optimal`, `infeasible`, or `interrupted` with the best so far.
-    placement, value_ps
-        The best placement and its objective, None where there is none.
+    ranking
+        The best placement of each of the best cells, best first: as many as
+        were asked for, fewer if there are no more.
     bound_ps
         No cell of the search space has a lower value; None if infeasible.
+    rest_bound_ps
+        No cell outside the ranking has a lower value; None if there is none.
     cells, cells_pruned
         Cells of the search space (of those reached, if interrupted), and how
         many of them a bound settled.
     """
 
     status: Status
-    placement: Placement | None
-    value_ps: int | None
+    ranking: tuple[Ranked, ...]
     bound_ps: int | None
     cells: int
     cells_pruned: int
+    rest_bound_ps: int | None = None
+
+    @property
+    def placement(self) -> Placement | None:
+        """The best placement, None where there is none."""
+        return self.ranking[0].placement if self.ranking else None
+
+    @property
+    def value_ps(self) -> int | None:
+        """The best placement's objective, None where there is none."""
+        return self.ranking[0].value_ps if self.ranking else None
 
 
-@dataclass
-class _Incumbent:
-    """The best cell so far: its value, its group's and its own place among ties."""
+class _Entry(NamedTuple):
+    """A cell with its value; entries compare as values do, and then as ties do."""
 
-    value_ps: int = NO_LIMIT
-    group: Group | None = None
-    cell: Cell | None = None
+    value_ps: int
+    place: tuple[object, ...]
+    number: int
+    cell: Cell
+
+
+class _Incumbents:
+    """The best cells so far, best first, and no more than were asked for.
+
+    Attributes
+    ----------
+    entries
+        The cells: `number` is one's place among those of its group.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.entries: list[_Entry] = []
+
+    @property
+    def value_ps(self) -> int:
+        """What a cell must not exceed to be among the best."""
+        return self.entries[-1].value_ps if len(self.entries) == self._most else NO_LIMIT
+
+    @property
+    def least_ps(self) -> int:
+        """The value of the best cell."""
+        return self.entries[0].value_ps if self.entries else NO_LIMIT
 
     def limit(self, group: Group) -> int:
-        """Return the most that a cell of a group may cost to replace the incumbent."""
-        if self.group is None:
-            return self.value_ps
-        return self.value_ps if group.place < self.group.place else self.value_ps - 1
+        """Return the most that the next cell of a group may cost to be among the best."""
+        if len(self.entries) < self._most:
+            return NO_LIMIT
+        last = self.entries[-1]
+        return last.value_ps if group.place < last.place else last.value_ps - 1
+
+    def add(self, value_ps: int, group: Group, number: int, cell: Cell) -> None:
+        """Take a cell that is within the limit; the worst goes if there are too many."""
+        insort(self.entries, _Entry(value_ps, group.place, number, cell))
+        del self.entries[self._most :]
 
 
 def search(
-    source: CellSource, progress: Callable[[int, int, int | None], None] | None = None
+    source: CellSource,
+    progress: Callable[[int, int, int | None], None] | None = None,
+    top: int = 1,
 ) -> SearchResult:
-    """Find the best placement of a cost model's cells.
+    """Find the best placement of a cost model's cells, or of each of the best cells.
 
     Parameters
     ----------
@@ -66,10 +119,12 @@ def search(
         The cost model's cells.
     progress
         Called with (groups done, groups, best value in ps or None).
+    top
+        How many cells to rank, at least 1.
 
     A KeyboardInterrupt ends the search with what it has.
     """
-    best = _Incumbent()
+    best = _Incumbents(top)
     queue = _Queue(source)
     solved = 0
     status: Status = "optimal"
@@ -77,20 +132,29 @@ def search(
         queue.fill()
         while (group := queue.next(best.value_ps)) is not None:
             if progress:
-                progress(queue.done, queue.total, None if best.cell is None else best.value_ps)
-            for cell in source.cells(group):
-                solved += _try(source, group, cell, best)
+                progress(queue.done, queue.total, best.least_ps if best.entries else None)
+            for number, cell in enumerate(source.cells(group)):
+                solved += _try(source, group, number, cell, best)
             queue.finish()
         queue.count_rest()
     except KeyboardInterrupt:
         status = "interrupted"
-    bound, cells = min(best.value_ps, queue.bound_ps()), queue.cells
-    if best.cell is None:
-        if status == "interrupted":
-            return SearchResult(status, None, None, bound, cells, cells - solved)
-        return SearchResult("infeasible", None, None, None, cells, cells - solved)
-    placement = _placement(source, best.cell, best.value_ps)
-    return SearchResult(status, placement, best.value_ps, bound, cells, cells - solved)
+    cells = queue.cells
+    if not best.entries and status == "optimal":
+        return SearchResult("infeasible", (), None, cells, cells - solved)
+    left = queue.bound_ps()
+    rest = min(best.value_ps, left)
+    return SearchResult(
+        status,
+        tuple(
+            Ranked(_placement(source, entry.cell, entry.value_ps), entry.value_ps)
+            for entry in best.entries
+        ),
+        min(best.least_ps, left),
+        cells,
+        cells - solved,
+        None if rest == NO_LIMIT else rest,
+    )
 
 
 class _Queue:
@@ -158,7 +222,7 @@ class _Queue:
         return min(open_bounds, default=NO_LIMIT)
 
 
-def _try(source: CellSource, group: Group, cell: Cell, best: _Incumbent) -> bool:
+def _try(source: CellSource, group: Group, number: int, cell: Cell, best: _Incumbents) -> bool:
     """Solve a cell if its bound allows; return whether it was solved."""
     limit = best.limit(group)
     if group.bound_ps > limit:
@@ -168,7 +232,7 @@ def _try(source: CellSource, group: Group, cell: Cell, best: _Incumbent) -> bool
         return False
     found = least_value(source.chain(cell), source.weights(cell), limit)
     if found.value is not None:
-        best.value_ps, best.group, best.cell = found.value, group, cell
+        best.add(found.value, group, number, cell)
     return True
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 
 from nest_opt.dp.default_source import DefaultSource
-from nest_opt.dp.search import NO_LIMIT, SearchResult, Status, search
+from nest_opt.dp.search import NO_LIMIT, Ranked, SearchResult, Status, search
 from nest_opt.dp.source import CellSource
 from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource
 from nest_opt.dp.thresholds import least_value
@@ -26,9 +26,13 @@ def search_all(
     costs: Costs,
     source: CellSource,
     progress: Callable[[int, int, int | None], None] | None = None,
+    top: int = 1,
 ) -> SearchResult:
-    """Find the best placement, whether or not its stages may differ."""
-    found = search(source, progress)
+    """Find the best placement, whether or not its stages may differ.
+
+    `top` asks for as many of the best cells whose stages do not differ.
+    """
+    found = search(source, progress, top)
     if not costs.problem.search.per_stage or not isinstance(source, DefaultSource):
         return found
     return search_staged(StagedSource(costs, source), found, progress)
@@ -53,7 +57,7 @@ def search_staged(
     A KeyboardInterrupt ends the search with what it has.
     """
     if uniform.status == "interrupted":
-        return replace(uniform, bound_ps=0)
+        return replace(uniform, bound_ps=0, rest_bound_ps=0)
     best = _Best(NO_LIMIT if uniform.value_ps is None else uniform.value_ps)
     # (bound, number, refined, group)
     heap: list[tuple[int, int, bool, StagedGroup]] = []
@@ -136,6 +140,8 @@ def _result(
     pruned = uniform.cells_pruned + groups - best.solved
     value = _known(best.value_ps)
     if value is None and status == "optimal":
-        return SearchResult("infeasible", None, None, None, cells, pruned)
+        return SearchResult("infeasible", (), None, cells, pruned)
     placement = best.placement or uniform.placement
-    return SearchResult(status, placement, value, bound_ps, cells, pruned)
+    ranking = () if placement is None or value is None else (Ranked(placement, value),)
+    # Other plans may be as good as the best: cells are not told apart here.
+    return SearchResult(status, ranking, bound_ps, cells, pruned, bound_ps)

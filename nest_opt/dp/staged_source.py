@@ -119,13 +119,12 @@ class StagedSource:
     @cached_property
     def classes(self) -> list[StageClass]:
         """The classes of the search space, without those of one block that the others hold."""
-        per_stage = self._problem.search.per_stage
-        alike: dict[tuple[int, ...], list[Configuration]] = defaultdict(list)
+        search = self._problem.search
+        alike: dict[tuple[int, Configuration], list[Configuration]] = defaultdict(list)
         for b, k in self._table.pairs:
-            own = (0 if "tp" in per_stage else k.tp, 0 if "sp" in per_stage else int(k.sp))
-            alike[b, k.cp, k.ep, *own].append(k)
+            alike[b, search.shared(k)].append(k)
         found = []
-        for (b, *_), every in alike.items():
+        for (b, _), every in alike.items():
             kept = tuple(
                 k
                 for k in sorted(every)

@@ -114,16 +114,14 @@ def free_cells(costs: Costs) -> Iterator[FreeCell]:
     Configurations that may change from stage to stage are choices of one cell.
     """
     problem, table = costs.problem, costs.table
-    devices, per_stage = problem.cluster.device_count, problem.search.per_stage
-    pairs: dict[tuple[int, ...], list[tuple[int, Configuration]]] = {}
+    devices = problem.cluster.device_count
+    pairs: dict[tuple[int, Configuration], list[tuple[int, Configuration]]] = {}
     for microbatch, k in table.replicas:
-        fixed = {"tp": k.tp, "sp": k.sp}
-        own = tuple(-1 if name in per_stage else int(value) for name, value in fixed.items())
-        pairs.setdefault((microbatch, k.cp, k.ep, *own), []).append((microbatch, k))
-    for (microbatch, _, ep, *_), members in pairs.items():
+        pairs.setdefault((microbatch, problem.search.shared(k)), []).append((microbatch, k))
+    for (microbatch, shared), members in pairs.items():
         for replicas in sorted({d for pair in members for d in table.replicas[pair]}):
             choices = tuple(k for b, k in members if replicas in table.replicas[b, k])
-            rounds = rounds_per_batch(problem.job, microbatch, ep, replicas)
+            rounds = rounds_per_batch(problem.job, microbatch, shared.ep, replicas)
             assert rounds is not None
             least = min(k.block_size for k in choices)
             for stages in range(1, min(table.layer_count, devices // (least * replicas)) + 1):

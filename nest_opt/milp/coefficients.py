@@ -324,8 +324,12 @@ class CoefficientSource:
     def _plain(self, pair: PairCosts, option: Option) -> Row:
         """Return (8)."""
         forward, backward = self._layers(pair.forward_ps), self._layers(pair.backward_ps)
+        repeated: dict[Recompute, Row] = {
+            "selective": self._layers(pair.repeated_forward_ps),
+            "full": forward,
+        }
         plain = _sum(forward, backward)
-        return tuple(_sum(plain, forward) if option.mode == "full" else plain)
+        return tuple(_sum(plain, repeated[option.mode]) if option.mode in repeated else plain)
 
     def _collective(self, pair: PairCosts, option: Option, group: Group, level: int) -> Row:
         """Return (9) for one kind of groups."""

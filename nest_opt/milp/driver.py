@@ -17,7 +17,7 @@ from math import ceil
 from nest_opt.errors import PlanError, SolverError
 from nest_opt.milp.bounds import bound_ps, most_slowest_ps
 from nest_opt.milp.build import Formulation, build
-from nest_opt.milp.cells import ProgramCell
+from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.extract import confirm, overfull_stages, rounded
 from nest_opt.milp.families import FAMILIES, Family
@@ -88,7 +88,6 @@ def search(
         all cells are bounded, then while they are settled.
     watch
         Called about once a second while a program runs.
-        Called with (cells done, cells, best value in ps or None).
     family
         Its name.
 
@@ -118,6 +117,7 @@ class _Tally:
     """What a search counts."""
 
     cells: int = 0
+    programs: int = 0
     solved: int = 0
     nodes: int = 0
     exact_units: bool = True
@@ -151,6 +151,8 @@ class _Search:
         self._watch = watch
         self._incumbent: tuple[Placement, Evaluation] | None = None
         self._queue: list[tuple[int, tuple[object, ...], ProgramCell]] = []
+        # Bounds of relaxed programs, by degrees.
+        self._relaxed: dict[FreeCell, int] = {}
         self._filled = False
         self._settled = _NO_LIMIT
         self._tally = _Tally()
@@ -246,29 +248,54 @@ class _Search:
     def _next(self) -> Limit | None:
         """Run the program of the cell with the least bound; return the limit that it met."""
         self._tell(self._tally.cells - len(self._queue), self._tally.cells)
-        bound, _, cell = self._queue[0]
-        coefficients = self._source.of(cell)
-        limit: Limit | None = None
-        for relaxed in self._family.programs:
-            formulation = self._build(self._narrowed(coefficients), relaxed)
-            answer, raw = self._solve(formulation, relaxed)
-            bound = max(bound, self._proved(formulation, answer))
+        first, _, cell = self._queue[0]
+        programs = self._tally.programs
+        relaxed, limit = self._relaxed_bound(cell)
+        bound, found = max(first, relaxed), None
+        if bound < self._threshold() and limit not in ("time", "interrupt"):
+            of_cell, found, limit = self._solve_cell(cell)
+            bound = max(bound, of_cell)
+        # Only now: an interrupt before this leaves the cell open.
+        heappop(self._queue)
+        self._tally.solved += self._tally.programs > programs
+        self._settled = min(self._settled, bound)
+        if found and (self._incumbent is None or found[1].value_ps < self._incumbent[1].value_ps):
+            self._incumbent = found
+        return limit
+
+    def _relaxed_bound(self, cell: ProgramCell) -> tuple[int, Limit | None]:
+        """Return what the relaxed program of a cell's degrees proves, and the limit that it met.
+
+        Other cells of the same degrees ask for it too: it is run once. A limit
+        that it met matters to nobody if the bound is good enough.
+        """
+        degrees = self._family.relaxation(cell)
+        if degrees is None:
+            return 0, None
+        if degrees not in self._relaxed:
+            formulation = self._build(self._narrowed(self._source.of(degrees)), relaxed=True)
+            answer, _ = self._solve(formulation, relaxed=True)
+            bound = self._proved(formulation, answer)
             limit = None if bound >= self._threshold() else answer.termination.limit
-            if bound >= self._threshold() or limit in ("time", "interrupt"):
-                break
-        found = None
+            if limit in ("time", "interrupt"):
+                return bound, limit
+            self._relaxed[degrees] = bound
+        return self._relaxed[degrees], None
+
+    def _solve_cell(
+        self, cell: ProgramCell
+    ) -> tuple[int, tuple[Placement, Evaluation] | None, Limit | None]:
+        """Run a cell's own program; return its bound, its plan if any, and the limit it met."""
+        formulation = self._build(self._narrowed(self._source.of(cell)), relaxed=False)
+        answer, raw = self._solve(formulation, relaxed=False)
+        bound, found = self._proved(formulation, answer), None
         if raw is not None and answer.solution is not None:
             optimal = answer.termination.reason == "optimal" and not self._limits.gap
             found = confirm(self._costs, formulation, answer.solution, raw, optimal)
             if optimal:
                 bound = found[1].value_ps
-        # Only now: an interrupt before this leaves the cell open.
-        heappop(self._queue)
-        self._tally.solved += 1
-        self._settled = min(self._settled, bound)
-        if found and (self._incumbent is None or found[1].value_ps < self._incumbent[1].value_ps):
-            self._incumbent = found
-        return limit
+        limit = None if bound >= self._threshold() else answer.termination.limit
+        return bound, found, limit
 
     def _narrowed(self, coefficients: CellCoefficients) -> CellCoefficients:
         """Return coefficients of the plans that are better than the incumbent."""
@@ -283,6 +310,7 @@ class _Search:
         begin = time.perf_counter()
         formulation = build(self._costs, coefficients, relaxed)
         self._tally.build_s += time.perf_counter() - begin
+        self._tally.programs += 1
         return formulation
 
     def _solve(

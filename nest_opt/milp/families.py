@@ -20,9 +20,8 @@ class Family:
         Its name.
     cells
         Yields its cells.
-    programs
-        For each program that a cell may need, in their order, whether it is a
-        relaxed one. The last one is not.
+    relaxation
+        Returns the cell whose relaxed program bounds a cell, None if it has none.
     place
         Returns a cell's place among equals: the order of ties.
     outside
@@ -31,9 +30,20 @@ class Family:
 
     name: FamilyName
     cells: Callable[[Costs], Iterator[ProgramCell]]
-    programs: tuple[bool, ...]
+    relaxation: Callable[[ProgramCell], FreeCell | None]
     place: Callable[[ProgramCell], tuple[object, ...]]
     outside: Callable[[Costs, Placement], str | None]
+
+
+def _without_devices(cell: ProgramCell) -> FreeCell | None:
+    """Return a cell's degrees alone, where stages choose or devices are free.
+
+    Its relaxed program, in which all groups are on their lowest levels, is one
+    for all pitches and both rank orders.
+    """
+    if not isinstance(cell, FreeCell):
+        return None
+    return FreeCell(cell.microbatch, cell.choices, cell.rounds, cell.replicas, cell.stages)
 
 
 def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
@@ -58,6 +68,6 @@ def _free_place(cell: ProgramCell) -> tuple[object, ...]:
 
 
 FAMILIES: dict[FamilyName, Family] = {
-    "aligned": Family("aligned", aligned_cells, (False,), _aligned_place, outside_aligned),
-    "free": Family("free", free_cells, (True, False), _free_place, outside_free),
+    "aligned": Family("aligned", aligned_cells, _without_devices, _aligned_place, outside_aligned),
+    "free": Family("free", free_cells, _without_devices, _free_place, outside_free),
 }

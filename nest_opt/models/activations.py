@@ -4,7 +4,7 @@ The tensors are those that the backward pass reads, 2 bytes an element unless
 said; their sum over a GPT layer gives the formulas of Korthikanti et al.
 (arXiv:2205.05198, equations 1 to 4): s b h (10 + 24 / t + 5 a s / (h t)) bytes
 with tensor parallelism, s b h / t (34 + 5 a s / h) with sequence parallelism
-too, without the last term where scores are not stored. Llama-style layers have
+too, without the last term under selective recomputation (equation 6). Llama-style layers have
 no published formula; theirs follows from the same tensors. A context-parallel
 rank keeps all of them for its own tokens alone.
 """
@@ -59,8 +59,6 @@ def _scores(spec: TransformerSpec, share: Share) -> Fraction:
     attention one 32-bit number per query and head.
     """
     heads = Fraction(spec.heads, share.tp)
-    if share.attention == "recomputed":
-        return Fraction(0)
     if share.attention == "flash":
         return 4 * heads * share.tokens
     each = 5 if share.dropout else 2
@@ -78,6 +76,15 @@ def _mlp(spec: TransformerSpec, share: Share, kind: str, residual: Fraction) -> 
     tokens = share.tokens + share.sequence_tokens
     routed = tokens * spec.hidden * spec.moe.top_k * share.expert_load
     return (elements + routed) * ELEMENT_BYTES + 4 * share.sequence_tokens * spec.moe.experts
+
+
+def selective_bytes(spec: TransformerSpec, share: Share, kind: str) -> Fraction:
+    """Return the bytes that a layer keeps whose attention core is recomputed: all but the scores.
+
+    Korthikanti et al., section 5. Embedding and head have no core.
+    """
+    scores = _scores(spec, share) if kind in ("block", "experts") else Fraction(0)
+    return stash_bytes(spec, share, kind) - scores
 
 
 def checkpoint_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:

@@ -13,13 +13,18 @@ from typing import Any
 
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator
-from nest_opt.models.activations import checkpoint_bytes, stash_bytes, work_bytes
+from nest_opt.models.activations import (
+    checkpoint_bytes,
+    selective_bytes,
+    stash_bytes,
+    work_bytes,
+)
 from nest_opt.models.collectives import layer_collectives
-from nest_opt.models.operations import ELEMENT_BYTES, layer_work
+from nest_opt.models.operations import ELEMENT_BYTES, core_kernels, layer_work
 from nest_opt.models.parameters import parameters_per_rank, tied_parameters_per_rank
 from nest_opt.models.roofline import roofline_s
 from nest_opt.models.share import Attention, ContextParallel, Share
-from nest_opt.models.spec import LinearSpec, ModelSpec
+from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
 from nest_opt.models.weight import Weight
 from nest_opt.models.weights import block_weights, embedding_weights, final_weights
 from nest_opt.problem import Configuration
@@ -178,9 +183,30 @@ def _profile(
         "collectives": layer_collectives(spec, share, kind, accelerator),
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},
+            **_selective(spec, accelerator, share, kind),
             "full": {
                 "stash_bytes": ceil(kept),
                 "work_bytes": ceil(peak) + ceil(stash) - ceil(kept),
             },
         },
+    }
+
+
+def _selective(
+    spec: ModelSpec, accelerator: Accelerator, share: Share, kind: str
+) -> dict[str, Any]:
+    """Return the footprint under selective recomputation of the attention core, if it gains.
+
+    Flash attention keeps no scores and computes them again as it is.
+    """
+    if not isinstance(spec, TransformerSpec) or share.attention == "flash":
+        return {}
+    stash, kept = stash_bytes(spec, share, kind), selective_bytes(spec, share, kind)
+    forward, _ = core_kernels(spec, share) if kind in ("block", "experts") else ((), ())
+    return {
+        "selective": {
+            "stash_bytes": ceil(kept),
+            "work_bytes": ceil(work_bytes(spec, share, kind)) + ceil(stash) - ceil(kept),
+            "repeated_forward_s": roofline_s(forward, accelerator),
+        }
     }

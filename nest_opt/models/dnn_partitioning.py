@@ -8,15 +8,17 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Problem
 from nest_opt.problem.base import MAX_BYTES, MAX_DIGITS, Exact, first_repeated, json_number
 from nest_opt.problem.cluster import MAX_DEVICES
+from nest_opt.problem.graph import MAX_GRAPH_LAYERS
 from nest_opt.problem.validation import build, read_json
 
 MAX_MILLISECONDS = 10**6
@@ -38,6 +40,16 @@ def _whole(value: Any) -> Any:
         whole = int(value)
         return whole if whole == value else value
     return value
+
+
+def _few(nodes: Any) -> Any:
+    """Refuse more nodes than a placement graph has layers, before they are read one by one."""
+    if isinstance(nodes, list) and len(nodes) > MAX_GRAPH_LAYERS:
+        raise ValueError(
+            f"found {len(nodes):,}, at most {MAX_GRAPH_LAYERS:,} are allowed: merge nodes that "
+            "are never split"
+        )
+    return nodes
 
 
 _Whole = Annotated[int, Field(strict=True), BeforeValidator(_whole)]
@@ -81,8 +93,9 @@ class _Graph(_Foreign):
     memory: Annotated[_Bytes, Field(ge=1)] = Field(alias="maxSizePerFPGA")
     accelerators: _Devices = Field(alias="maxFPGAs")
     cpus: _Devices = Field(alias="maxCPUs")
-    nodes: tuple[_Node, ...] = Field(min_length=1)
-    edges: tuple[_Edge, ...]
+    nodes: Annotated[tuple[_Node, ...], Field(min_length=1), BeforeValidator(_few)]
+    # A file may hold millions, whose errors would take minutes to list.
+    edges: Annotated[tuple[_Edge, ...], FailFast()]
 
     @cached_property
     def by_id(self) -> dict[int, _Node]:
@@ -94,6 +107,12 @@ class _Graph(_Foreign):
         if self.accelerators + self.cpus == 0:
             raise ValueError(
                 "maxFPGAs, maxCPUs: found 0 devices in all, 1 at least is needed: raise one of them"
+            )
+        homeless = next((node.id for node in self.nodes if not node.on_accelerator), None)
+        if homeless is not None and not self.cpus:
+            raise ValueError(
+                f"maxCPUs: found 0, 1 at least is needed by node {homeless}, of which "
+                "supportedOnFpga is false: raise it, or correct the node"
             )
         twice = first_repeated(node.id for node in self.nodes)
         if twice is not None:
@@ -216,9 +235,10 @@ class _Layers:
             self.classes.setdefault(node.class_key, []).append(node.id)
         self.twins: dict[tuple[str, int], int] = {}
         nothing = {"backward": False, "cpu_ms": Decimal(0), "accelerator_ms": Decimal(0), "size": 0}
+        unused = count(max(self.nodes) + 1)
         for key, members in self.classes.items():
             if all(graph.by_id[member].backward for member in members):
-                twin = max(self.nodes) + 1
+                twin = next(unused)
                 orphan = graph.by_id[members[0]]
                 self.nodes[twin] = orphan.model_copy(update={"id": twin, **nothing})
                 self.twins[key] = twin

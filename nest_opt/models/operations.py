@@ -63,9 +63,9 @@ def layer_work(spec: ModelSpec, weights: Iterable[Weight], share: Share, kind: s
     backward = [backward for _, backward, _ in products]
     if isinstance(spec, TransformerSpec):
         if kind in ("block", "experts"):
-            forward_core, backward_core = attention_core(spec, share)
-            forward.append(forward_core)
-            backward.append(backward_core)
+            forward_core, backward_core = core_kernels(spec, share)
+            forward.extend(forward_core)
+            backward.extend(backward_core)
         for forward_bytes, backward_bytes in _memory_bound(spec, share, kind):
             forward.append(Work(Fraction(0), forward_bytes))
             backward.append(Work(Fraction(0), backward_bytes))
@@ -102,8 +102,40 @@ def _rows(weight: Weight, share: Share) -> Fraction:
     return share.sequence_tokens if weight.split == "replicated" else Fraction(share.tokens)
 
 
+def core_kernels(spec: TransformerSpec, share: Share) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
+    """Return the kernels of the attention core, forward and backward."""
+    if share.attention == "stored":
+        return _stored_core(spec, share)
+    forward, backward = attention_core(spec, share)
+    return (forward,), (backward,)
+
+
+def _stored_core(spec: TransformerSpec, share: Share) -> tuple[tuple[Work, ...], tuple[Work, ...]]:
+    """Return the kernels of a core whose scores pass through memory, forward and backward.
+
+    One product each for scores and output, with scale, mask and softmax fused
+    and dropout apart, as Megatron-LM does without flash attention; the
+    backward pass has 4 products. All scores are computed, causal mask or not.
+    """
+    heads = Fraction(spec.heads, share.tp)
+    pairs = heads * share.tokens * share.sequence_length
+    scores = ELEMENT_BYTES * pairs
+    # Queries with as many outputs, and keys with values, apart by their widths.
+    width = Fraction(spec.key_dim, spec.key_dim + spec.value_dim)
+    tensors = heads_bytes(spec, share, heads) + keys_bytes(spec, share)
+    score = Work(2 * pairs * spec.key_dim, scores + width * tensors)
+    value = Work(2 * pairs * spec.value_dim, scores + (1 - width) * tensors)
+    softmax = (Work(Fraction(0), 2 * scores), Work(Fraction(0), 3 * scores))
+    # Read, write, and a mask of 1 byte an element.
+    dropout = (Work(Fraction(0), 2 * scores + pairs),) if share.dropout else ()
+    return (
+        (score, softmax[0], *dropout, value),
+        (value, value, *dropout, softmax[1], score, score),
+    )
+
+
 def attention_core(spec: TransformerSpec, share: Share) -> tuple[Work, Work]:
-    """Return scores times values, forward and backward.
+    """Return scores times values by flash attention, forward and backward.
 
     A causal mask halves the work. The backward pass computes the scores again
     and has 5 products where the forward has 2 (FlashAttention-2,

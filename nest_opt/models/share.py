@@ -7,7 +7,7 @@ from typing import Literal
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration
 
-Attention = Literal["flash", "stored", "recomputed"]
+Attention = Literal["flash", "stored"]
 ContextParallel = Literal["ring", "all-gather"]
 
 
@@ -33,9 +33,8 @@ class Share:
         Whether attention output and MLP output pass dropout, whose masks are
         kept (1 byte an element).
     attention
-        "flash": scores are never stored; "stored": they are kept for the
-        backward pass; "recomputed": they are computed again (selective
-        recomputation).
+        "flash": scores are never stored; "stored": they pass through memory
+        and are kept for the backward pass, but for stages that recompute.
     element_bytes
         Bytes of an activation and weight element of a `linear` stack.
 

@@ -254,6 +254,8 @@ def _time_terms(
     terms = {"forward": forward, "backward": sum(pair.backward_ps[row] for row in rows)}
     if mode == "full":
         terms["recomputed forward"] = forward
+    elif mode == "selective":
+        terms["recomputed forward"] = sum(pair.repeated_forward_ps[row] for row in rows)
     for group in GROUPS:
         if configuration.degree(group) > 1:
             # Every time grows with the level, so the worst group is on the highest.

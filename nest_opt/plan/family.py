@@ -174,11 +174,11 @@ def _members(costs: Costs, placement: Placement) -> Iterator[Blocks]:
             network.group_sizes, devices, sizes[0], replicas, placement.stages, problem.search
         )
         return
-    first = placement.configurations[0]
+    shared = problem.search.shared(placement.configurations[0])
     choices = {
         k.block_size
         for b, k in problem.candidates
-        if b == placement.microbatch and (k.cp, k.ep) == (first.cp, first.ep)
+        if b == placement.microbatch and problem.search.shared(k) == shared
     }
     for order, pitch in staged_maps(
         network.group_sizes, devices, sizes, choices, replicas, problem.search

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Literal, Protocol
 
 from nest_opt.errors import PlanError
@@ -83,7 +82,7 @@ class DeviceMap:
 
 @dataclass(frozen=True)
 class ListedMap:
-    """Blocks written out: of stages that differ in size, or anywhere at all.
+    """Blocks written out: they may be anywhere.
 
     Attributes
     ----------
@@ -113,27 +112,55 @@ class ListedMap:
         return self.devices[stage][replica]
 
 
+@dataclass(frozen=True)
+class UnevenMap:
+    """Where the blocks of stages that differ in size are; nothing is written out.
+
+    Attributes
+    ----------
+    block_sizes
+        a_i, the devices of each stage's block.
+    replicas
+        d.
+    order, pitch
+        The block of replica r and stage i starts at device r * P + the sizes of
+        the stages before (`pp-inner`) or at i * P + r * a_i (`dp-inner`).
+    """
+
+    block_sizes: tuple[int, ...]
+    replicas: int
+    order: AlignedOrder
+    pitch: int
+
+    @property
+    def stages(self) -> int:
+        """S, the number of stages."""
+        return len(self.block_sizes)
+
+    @property
+    def devices_used(self) -> int:
+        """Number of devices in all blocks."""
+        return self.replicas * sum(self.block_sizes)
+
+    def block(self, replica: int, stage: int) -> range:
+        """Return the devices of a block, in the order of ranks."""
+        size = self.block_sizes[stage]
+        if self.order == "pp-inner":
+            start = replica * self.pitch + sum(self.block_sizes[:stage])
+        else:
+            start = stage * self.pitch + replica * size
+        return range(start, start + size)
+
+
 def uneven_map(
     block_sizes: Sequence[int], replicas: int, order: AlignedOrder, pitch: int
 ) -> ListedMap:
-    """Return the device map of stages that differ in block size.
-
-    The block of replica r and stage i starts at device r * P + the sizes of
-    the stages before (`pp-inner`) or at i * P + r * a_i (`dp-inner`).
-    """
-    before = [0, *accumulate(block_sizes)]
+    """Return the map of stages that differ in block size, written out: equal maps are equal."""
+    blocks = UnevenMap(tuple(block_sizes), replicas, order, pitch)
     return ListedMap(
         tuple(
-            tuple(
-                tuple(range(start, start + size))
-                for start in (
-                    replica * pitch + before[stage]
-                    if order == "pp-inner"
-                    else stage * pitch + replica * size
-                    for replica in range(replicas)
-                )
-            )
-            for stage, size in enumerate(block_sizes)
+            tuple(tuple(blocks.block(replica, stage)) for replica in range(replicas))
+            for stage in range(len(block_sizes))
         )
     )
 
@@ -212,7 +239,7 @@ class Placement:
     microbatch, configurations, replicas
         b, the k = (tp, cp, ep, sp) of each stage, and d.
     order, pitch
-        The device map's, see `DeviceMap` and `uneven_map`; 0 is the pitch of
+        The device map's, see `DeviceMap` and `UnevenMap`; 0 is the pitch of
         order `listed`.
     ends
         For each stage, one past the index of its last layer in the listed
@@ -276,4 +303,4 @@ class Placement:
                 f"order: found pp-inner-reversed with blocks of {min(sizes)} to {max(sizes)} "
                 "devices, equal ones are needed: use one tp for all stages, or another order"
             )
-        return uneven_map(sizes, self.replicas, self.order, self.pitch)
+        return UnevenMap(tuple(sizes), self.replicas, self.order, self.pitch)

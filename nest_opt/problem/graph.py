@@ -151,7 +151,8 @@ class LayerGraph(Frozen):
 
     layer_types: dict[Identifier, LayerType] = Field(min_length=1)
     layers: tuple[LayerEntry, ...] = Field(min_length=1)
-    edges: tuple[Edge, ...] | None = None
+    # A file may hold millions, whose errors would take minutes to list.
+    edges: tuple[Edge, ...] | None = Field(default=None, fail_fast=True)
     flops_per_sequence: Annotated[int, Field(strict=True, ge=1, le=MAX_FLOPS)] | None = None
     attention_heads: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
     experts: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None

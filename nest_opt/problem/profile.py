@@ -1,6 +1,7 @@
 """Profiles: what a layer costs for one microbatch size and configuration."""
 
 from decimal import Decimal
+from itertools import combinations
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -16,8 +17,9 @@ from nest_opt.problem.base import (
     Seconds,
 )
 
-Recompute = Literal["none", "full"]
-RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "full")
+Recompute = Literal["none", "selective", "full"]
+# In the order of F: each mode repeats at least what the one before it does.
+RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "selective", "full")
 Operation = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all"]
 Group = Literal["tp", "cp", "ep"]
 GROUPS: tuple[Group, ...] = ("tp", "cp", "ep")
@@ -68,11 +70,13 @@ class Footprint(Frozen):
     """Bytes per rank of a layer under one recomputation mode.
 
     `stash_bytes` are kept per microbatch in flight, `work_bytes` is the peak
-    beyond the stash while the layer runs.
+    beyond the stash while the layer runs. `repeated_forward_s` is the part of
+    the forward pass that `selective` runs again; no other mode has it.
     """
 
     stash_bytes: Bytes
     work_bytes: Bytes = 0
+    repeated_forward_s: Seconds | None = None
 
 
 class Profile(Frozen):
@@ -81,8 +85,11 @@ class Profile(Frozen):
     Times are seconds for one microbatch, without collectives. `recompute`
     maps each recomputation mode that the layer offers to its footprint. Under
     `full` the forward pass and its collectives run once more; that is added
-    by the cost model, never written in the profile. In a placement graph,
-    `kind` says of which kind of devices the costs are; without it, of any.
+    by the cost model, never written in the profile. Under `selective` a part
+    of the layer without collectives does, for the seconds that its footprint
+    says (Korthikanti et al., arXiv:2205.05198, section 5: the attention core).
+    In a placement graph, `kind` says of which kind of devices the costs are;
+    without it, of any.
     """
 
     microbatch: Positive
@@ -109,13 +116,40 @@ class Profile(Frozen):
         if not self.recompute:
             raise ValueError(
                 "recompute: found no mode, at least 1 is needed: "
-                'give the footprint of "none", "full" or both'
+                'give the footprint of one or more of "none", "selective" and "full"'
             )
-        full, none = self.recompute.get("full"), self.recompute.get("none")
-        if full and none and full.work_bytes < none.stash_bytes - full.stash_bytes:
-            raise ValueError(
-                f"recompute.full.work_bytes: found {full.work_bytes} bytes, at least "
-                f"{none.stash_bytes - full.stash_bytes} bytes are needed (stash of none minus "
-                "stash of full): recomputing a layer brings its whole stash back"
-            )
+        offered = [mode for mode in RECOMPUTE_MODES if mode in self.recompute]
+        for less, more in combinations(offered, 2):
+            dropped = self.recompute[less].stash_bytes - self.recompute[more].stash_bytes
+            if self.recompute[more].work_bytes < dropped:
+                raise ValueError(
+                    f"recompute.{more}.work_bytes: found {self.recompute[more].work_bytes} bytes, "
+                    f"at least {dropped} bytes are needed (stash of {less} minus stash of "
+                    f"{more}): recomputing a layer brings back what it did not keep"
+                )
+        for mode in offered:
+            self._check_repeated(mode, self.recompute[mode].repeated_forward_s)
         return self
+
+    def _check_repeated(self, mode: Recompute, repeated_s: Decimal | None) -> None:
+        """Refuse a repeated time where none belongs, and one that makes a mode cost more than full.
+
+        The search takes the first mode that fits for the one of least time.
+        """
+        place = f"recompute.{mode}.repeated_forward_s"
+        if mode == "selective":
+            if repeated_s is None:
+                raise ValueError(
+                    f"{place}: found nothing, the seconds of the forward pass that run again are "
+                    "needed: add them"
+                )
+            if repeated_s > self.forward_s:
+                raise ValueError(
+                    f"{place}: found {repeated_s} s, at most forward_s ({self.forward_s} s) is "
+                    "allowed: selective recomputation repeats a part of the forward pass"
+                )
+        elif repeated_s is not None:
+            raise ValueError(
+                f"{place}: found {repeated_s} s, selective alone has it (none repeats nothing, "
+                "full everything): leave it out"
+            )

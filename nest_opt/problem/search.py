@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from nest_opt.problem.base import Degree, Flag, Frozen, Positive, first_repeated
-from nest_opt.problem.profile import Recompute
+from nest_opt.problem.profile import Configuration, Recompute
 
 Order = Literal["pp-inner", "dp-inner"]
 ORDERS: tuple[Order, ...] = ("pp-inner", "dp-inner")
@@ -35,10 +35,19 @@ class SearchSpace(Frozen):
     sp: Annotated[tuple[Flag, ...], Field(min_length=1)] = (False,)
     dp: Degrees | None = None
     pp: Degrees | None = None
-    recompute: Annotated[tuple[Recompute, ...], Field(min_length=1)] = ("none", "full")
+    recompute: Annotated[tuple[Recompute, ...], Field(min_length=1)] = ("none", "selective", "full")
     order: Annotated[tuple[Order, ...], Field(min_length=1)] = ORDERS
     pitch: Annotated[tuple[Pitch, ...], Field(min_length=1)] = PITCHES
     per_stage: tuple[PerStage, ...] = ()
+
+    def shared(self, k: Configuration) -> Configuration:
+        """Return k with what may differ by stage left open: equal for all stages of a plan."""
+        return Configuration(
+            1 if "tp" in self.per_stage else k.tp,
+            k.cp,
+            k.ep,
+            False if "sp" in self.per_stage else k.sp,
+        )
 
     @field_validator("*")
     @classmethod

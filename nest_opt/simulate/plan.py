@@ -1,11 +1,15 @@
 """From an evaluated plan to the simulator: what the stages of a plan take under 1F1B."""
 
+from nest_opt.errors import ScheduleError
 from nest_opt.plan.evaluate import Costs, Evaluation, StageEvaluation
 from nest_opt.plan.placement import Placement
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS
 from nest_opt.simulate.schedule import one_f_one_b
 from nest_opt.simulate.simulator import Hops, Simulation, StageTimes, simulate
+
+# F and BW of every microbatch and stage: about ten seconds of Python.
+MOST_OPERATIONS = 2**20
 
 
 def simulate_plan(
@@ -21,8 +25,20 @@ def simulate_plan(
         The result.
     hops
         As of `simulate`; `blocking` is what F of the formulation (11) means.
+
+    Raises
+    ------
+    ScheduleError
+        If there are more than `MOST_OPERATIONS` operations.
     """
-    schedule = one_f_one_b(len(evaluation.stages), evaluation.rounds)
+    stages, rounds = len(evaluation.stages), evaluation.rounds
+    if 2 * stages * rounds > MOST_OPERATIONS:
+        raise ScheduleError(
+            f"simulation: found {2 * stages * rounds:,} operations (a forward and a backward of "
+            f"{rounds:,} rounds on {stages:,} stages), at most {MOST_OPERATIONS:,} are run: leave "
+            "it out, or simulate the plan with a smaller job.global_batch"
+        )
+    schedule = one_f_one_b(stages, rounds)
     return simulate(schedule, stage_times(costs, placement, evaluation), hops=hops)
 
 

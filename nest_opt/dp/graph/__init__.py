@@ -6,6 +6,7 @@ limits on the value that keep most pairs of downsets from being looked at;
 `docs/placement_graphs.md` proves that nothing is lost.
 """
 
+from nest_opt.dp.graph.infeasible import obstacle
 from nest_opt.dp.graph.search import GraphSearchResult, search
 
-__all__ = ["GraphSearchResult", "search"]
+__all__ = ["GraphSearchResult", "obstacle", "search"]

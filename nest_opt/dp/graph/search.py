@@ -15,10 +15,11 @@ from nest_opt.dp.graph.sweep import Found, Sweep
 from nest_opt.plan.graph_placement import GraphPlacement, GraphStage
 
 MOST_DOWNSETS = 200_000
-# Downsets times counts of devices in use: 13 bytes each, doubled while they grow.
+# Downsets times counts of devices in use: 14 bytes each, doubled while they grow.
 MOST_VALUES = 40_000_000
 _STEPS_BETWEEN_REPORTS = 256
 
+Status = Literal["optimal", "infeasible", "interrupted", "refused"]
 Progress = Callable[[int, int, int | None], None]
 
 
@@ -31,6 +32,8 @@ class GraphSearchResult:
     status
         `optimal`, `infeasible`, `interrupted` with the best so far, or
         `refused`.
+    out_of_time
+        Whether the time limit was what interrupted it.
     placement, value_ps
         The best placement and its value, None where there is none.
     bound_ps
@@ -44,7 +47,8 @@ class GraphSearchResult:
         Seconds.
     """
 
-    status: Literal["optimal", "infeasible", "interrupted", "refused"]
+    status: Status
+    out_of_time: bool
     placement: GraphPlacement | None
     value_ps: int | None
     bound_ps: int | None
@@ -55,7 +59,10 @@ class GraphSearchResult:
 
 
 def search(
-    table: GraphTable, progress: Progress | None = None, most_downsets: int = MOST_DOWNSETS
+    table: GraphTable,
+    progress: Progress | None = None,
+    most_downsets: int = MOST_DOWNSETS,
+    time_limit_s: float | None = None,
 ) -> GraphSearchResult:
     """Find the best placement of a placement graph with a contiguous split.
 
@@ -68,6 +75,9 @@ def search(
         None).
     most_downsets
         Graphs with more are refused, as are those of split `any`.
+    time_limit_s
+        Seconds after which to end the search with what it has: the best plan
+        along the listed order at least, if there is one.
 
     A KeyboardInterrupt ends the search with what it has.
     """
@@ -75,18 +85,23 @@ def search(
     blocks = merge_followers(table)
     counts = DeviceCounts.of(blocks)
     downsets = count_downsets(blocks, most_downsets)
-    run = _Run(blocks, counts, downsets, progress)
+    end = None if time_limit_s is None else begin + time_limit_s
+    run = _Run(blocks, counts, downsets, progress, end)
     refusal = _refusal(table, counts, downsets, most_downsets)
-    status: Literal["optimal", "infeasible", "interrupted", "refused"] = "refused"
+    status: Status = "refused"
+    out_of_time = False
     if refusal is None:
         try:
             run.solve()
             status = "infeasible" if run.best is None else "optimal"
         except KeyboardInterrupt:
             status = "interrupted"
+        except _OutOfTimeError:
+            status, out_of_time = "interrupted", True
     best = run.best
     return GraphSearchResult(
         status=status,
+        out_of_time=out_of_time,
         placement=None if best is None else _placement(table, blocks, best),
         value_ps=None if best is None else best.value_ps,
         bound_ps=run.bound_ps if status in ("optimal", "interrupted") else None,
@@ -119,14 +134,23 @@ def _refusal(
     return None
 
 
+class _OutOfTimeError(Exception):
+    """The time limit came."""
+
+
 class _Run:
     """The passes, the best plan so far, and what no plan is below."""
 
     def __init__(
-        self, blocks: Blocks, counts: DeviceCounts, downsets: int, progress: Progress | None
+        self,
+        blocks: Blocks,
+        counts: DeviceCounts,
+        downsets: int,
+        progress: Progress | None,
+        end: float | None,
     ) -> None:
         self._blocks, self._counts, self._downsets = blocks, counts, downsets
-        self._progress = progress
+        self._progress, self._end = progress, end
         self.best: Found | None = None
         self.bound_ps = 0
 
@@ -140,8 +164,9 @@ class _Run:
             return
         bounds = relaxations(blocks, self._counts)
         self.bound_ps = max(bound.least_value() for bound in bounds)
-        for order in self._orders():
-            self._try_order(order)
+        for number, order in enumerate(self._orders()):
+            # The first is not cut short: some plan is better than none.
+            self._try_order(order, self._watch if number else lambda: None)
         limit = self.bound_ps + self.bound_ps // 4
         while self.bound_ps <= self._most():
             limit = min(limit, self._most())
@@ -167,11 +192,11 @@ class _Run:
         yield breadth_first(self._blocks.after)
         yield depth_first(self._blocks.after)
 
-    def _try_order(self, order: list[int]) -> None:
+    def _try_order(self, order: list[int], step: Callable[[], None]) -> None:
         """Look for a better plan whose stages are intervals of one order."""
         blocks = self._blocks.renumbered(order).as_chain()
         bounds = relaxations(blocks, self._counts)
-        found = Sweep(blocks, self._counts, bounds, self._most()).run()
+        found = Sweep(blocks, self._counts, bounds, self._most()).run(step)
         if found is not None:
             stages = tuple(
                 (kind, sum(1 << order[place] for place in members(inside)))
@@ -179,11 +204,16 @@ class _Run:
             )
             self.best = Found(found.value_ps, stages)
 
+    def _watch(self) -> None:
+        if self._end is not None and time.perf_counter() >= self._end:
+            raise _OutOfTimeError
+
     def _pass(self, blocks: Blocks, bounds: list[Relaxation], limit: int) -> Found | None:
         done = 0
 
         def step() -> None:
             nonlocal done
+            self._watch()
             if self._progress and done % _STEPS_BETWEEN_REPORTS == 0:
                 best = None if self.best is None else self.best.value_ps
                 self._progress(done, self._downsets, best)

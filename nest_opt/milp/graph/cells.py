@@ -80,18 +80,16 @@ def cell_count(parts: Parts) -> int:
 
 
 def cells(parts: Parts) -> Iterator[Kinds]:
-    """Yield the kinds of the stages of every cell."""
-
-    def orders(left: tuple[int, ...]) -> Iterator[Kinds]:
-        if not any(left):
-            yield ()
-        for kind, number in enumerate(left):
-            if number:
-                rest = (*left[:kind], number - 1, *left[kind + 1 :])
-                yield from ((kind, *others) for others in orders(rest))
-
-    counts = device_counts(parts)
-    if parts.contiguous:
-        yield from orders(counts)
-    else:
-        yield tuple(kind for kind, number in enumerate(counts) for _ in range(number))
+    """Yield the kinds of the stages of every cell, in lexicographic order."""
+    kinds = [kind for kind, number in enumerate(device_counts(parts)) for _ in range(number)]
+    yield tuple(kinds)
+    while parts.contiguous:
+        # The next order: raise the last kind that a later one exceeds, by as little as possible.
+        rises = [i for i in range(len(kinds) - 1) if kinds[i] < kinds[i + 1]]
+        if not rises:
+            return
+        low = rises[-1]
+        high = max(i for i in range(low + 1, len(kinds)) if kinds[i] > kinds[low])
+        kinds[low], kinds[high] = kinds[high], kinds[low]
+        kinds[low + 1 :] = reversed(kinds[low + 1 :])
+        yield tuple(kinds)

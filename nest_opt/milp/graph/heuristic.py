@@ -8,6 +8,7 @@ parts while that makes the largest loads smaller.
 """
 
 import random
+import time
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -30,7 +31,7 @@ class Stages:
     stage_of: tuple[int, ...]
 
 
-def best_cuts(parts: Parts, orders: int) -> Stages | None:
+def best_cuts(parts: Parts, orders: int, time_limit_s: float | None = None) -> Stages | None:
     """Return the best cuts of the listed order and of others drawn at random.
 
     Parameters
@@ -39,12 +40,15 @@ def best_cuts(parts: Parts, orders: int) -> Stages | None:
         A placement graph, contiguous.
     orders
         How many orders to try.
+    time_limit_s
+        Seconds after which to leave off; the listed order is tried come what may.
     """
+    end = None if time_limit_s is None else time.perf_counter() + time_limit_s
     rng = random.Random(0)
     best: tuple[int, Stages] | None = None
     for number in range(orders):
         order = list(range(parts.count)) if number == 0 else _order(parts, rng, number % 2 == 0)
-        found = _cut(parts, order)
+        found = _cut(parts, order, end if number else None)
         if found and (best is None or found[0] < best[0]):
             best = found
     return best[1] if best else None
@@ -70,8 +74,10 @@ def _order(parts: Parts, rng: random.Random, deep: bool) -> list[int]:
     return order
 
 
-def _cut(parts: Parts, order: list[int]) -> tuple[int, Stages] | None:
-    """Return the least largest load of an order's cuts and its stages; None if none is legal.
+def _cut(parts: Parts, order: list[int], end: float | None) -> tuple[int, Stages] | None:
+    """Return the least largest load of an order's cuts and its stages.
+
+    None if none is legal, or time is up.
 
     `least[used][j]` is the least for the first j parts on `used` devices of
     each kind, any of which may be empty.
@@ -81,6 +87,8 @@ def _cut(parts: Parts, order: list[int]) -> tuple[int, Stages] | None:
     least: dict[Kinds, Any] = {(0,) * len(counts): np.array([0] + [_UNREACHED] * n)}
     how: dict[Kinds, tuple[Any, Any]] = {}
     for used in product(*(range(count + 1) for count in counts)):
+        if is_past(end):
+            return None
         options = []
         for kind, number in enumerate(used):
             if number:
@@ -107,6 +115,11 @@ def _cut(parts: Parts, order: list[int]) -> tuple[int, Stages] | None:
             stage_of[part] = sum(used) - 1
         used, end = _one_less(used, kind), start
     return value, Stages(tuple(kinds), tuple(stage_of))
+
+
+def is_past(end: float | None) -> bool:
+    """Whether the clock (`time.perf_counter`) has come to an end, if there is one."""
+    return end is not None and time.perf_counter() >= end
 
 
 def _one_less(used: Kinds, kind: int) -> Kinds:

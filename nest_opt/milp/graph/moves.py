@@ -1,6 +1,8 @@
 """Any split improved by moves of single parts off the device of the largest load. No Pyomo here."""
 
-from nest_opt.milp.graph.heuristic import Stages
+import time
+
+from nest_opt.milp.graph.heuristic import Stages, is_past
 from nest_opt.milp.graph.parts import Parts
 
 
@@ -54,18 +56,21 @@ class Loads:
         return kind.time_ps[part] is not None and kind.size_bytes[part] <= self.free[stage]
 
 
-def improve(parts: Parts, start: Stages) -> Stages:
-    """Return a legal assignment improved until no move of one part helps.
+def improve(parts: Parts, start: Stages, time_limit_s: float | None = None) -> Stages:
+    """Return a legal assignment improved until no move of one part helps, or time is up.
 
     A part of a stage of the largest load moves to where the loads, the
     largest first, become least.
     """
+    end = None if time_limit_s is None else time.perf_counter() + time_limit_s
     state = Loads(parts, start)
     rank = sorted(state.loads, reverse=True)
     while True:
         best: tuple[list[int], int, int] | None = None
         top = state.loads.index(rank[0])
         for part in [part for part, stage in enumerate(state.stage_of) if stage == top]:
+            if is_past(end):
+                return Stages(start.kinds, tuple(state.stage_of))
             for stage in state.stages:
                 if stage != top and state.may_take(part, stage):
                     state.move(part, stage)

@@ -79,7 +79,8 @@ def search(
     progress
         Called with (cells done, cells, best value in ps or None).
     orders
-        How many topological orders to seek a first incumbent in; 0 for none.
+        How many topological orders to seek a first incumbent in; 0 for none,
+        as where `start` is a best contiguous split.
 
     A KeyboardInterrupt ends the search with incumbent and bound.
 
@@ -163,14 +164,14 @@ class _Search:
         in_order = self._parts
         if not self._parts.contiguous:
             in_order = parts(replace(self._table, contiguous=True))
-        found = best_cuts(in_order, self._orders)
+        found = best_cuts(in_order, self._orders, self._remaining_s())
         if found:
             self._offer(graph_placement(self._table, in_order, found))
-        if self._incumbent and self._orders and not self._parts.contiguous:
+        if self._incumbent and not self._parts.contiguous:
             kinds = next(cells(self._parts))
             stages = stages_of(self._table, self._parts, kinds, self._incumbent[0])
             if stages:
-                better = improve(self._parts, stages)
+                better = improve(self._parts, stages, self._remaining_s())
                 self._offer(graph_placement(self._table, self._parts, better))
 
     def _walk(self) -> Limit | None:

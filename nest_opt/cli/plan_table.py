@@ -1,0 +1,115 @@
+"""Tables with one plan a row: the best plans, and the memory-time front."""
+
+from collections.abc import Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nest_opt.api import RankedPlan, SolveResult
+from nest_opt.cli.stage_table import by_stage
+from nest_opt.cli.units import (
+    bytes_text,
+    change_text,
+    count_text,
+    exact_bytes_text,
+    seconds_text,
+)
+from nest_opt.memory_front import FrontResult
+from nest_opt.plan.plan import Plan
+
+DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
+
+
+def degree_cells(plan: Plan) -> list[str]:
+    """Return the cells under `DEGREES`."""
+    stages = plan.configurations
+    return [
+        str(plan.microbatch),
+        by_stage([str(k.tp) for k in stages]),
+        *map(str, (plan.cp, plan.ep)),
+        by_stage(["on" if k.sp else "off" for k in stages]),
+        *map(str, (plan.dp, len(stages))),
+    ]
+
+
+def _map_text(plan: Plan) -> str:
+    """Return what is inside in the rank order, pp or dp, and the pitch."""
+    return f"{plan.order.removesuffix('-inner')} {plan.pitch}"
+
+
+def plan_table(*columns: str) -> Table:
+    """Return an empty table of these columns."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def excess(each: RankedPlan, first: RankedPlan) -> float | None:
+    """Return by how much a plan's value exceeds another's, as a share of that."""
+    base = first.evaluation.value_ps
+    return (each.evaluation.value_ps - base) / base if base else None
+
+
+def ranking_report(result: SolveResult) -> Iterator[RenderableType]:
+    """Yield a table of the best plans, and what is known of all others."""
+    table = plan_table(
+        "#", "per batch", "change", *DEGREES, "inner,\npitch", "devices", "least\nfree"
+    )
+    for rank, each in enumerate(result.plans, start=1):
+        plan = each.plan
+        table.add_row(
+            str(rank),
+            seconds_text(each.evaluation.value_ps),
+            change_text(excess(each, result.plans[0])),
+            *degree_cells(plan),
+            _map_text(plan),
+            f"{plan.placement().device_map.devices_used:,}",
+            bytes_text(each.free_bytes),
+        )
+    yield table
+    yield Text(_rest_text(result))
+    yield Text()
+
+
+def _rest_text(result: SolveResult) -> str:
+    found = count_text(len(result.plans), "plan")
+    if result.rest_bound_ps is None:
+        return f"{found}: no other degrees or device maps have any"
+    least = seconds_text(result.rest_bound_ps)
+    return f"{found}: with other degrees or device maps none takes less than {least}"
+
+
+def front_report(found: FrontResult) -> Iterator[RenderableType]:
+    """Yield a table of the memory-time front, and what is known below it."""
+    table = plan_table("memory", "per batch", "change", *DEGREES, "inner,\npitch", "devices")
+    for each in found.points:
+        plan = each.plan
+        table.add_row(
+            bytes_text(each.peak_bytes),
+            seconds_text(each.evaluation.value_ps),
+            change_text(excess(each, found.points[0])),
+            *degree_cells(plan),
+            _map_text(plan),
+            f"{plan.placement().device_map.devices_used:,}",
+        )
+    yield table
+    yield Text(_below_text(found))
+    yield Text()
+
+
+def _below_text(found: FrontResult) -> str:
+    """Return what is known of limits below the last point's memory."""
+    peak = exact_bytes_text(found.points[-1].peak_bytes)
+    about = f"front of {count_text(len(found.points), 'plan')}"
+    after = "1 search" if found.searches == 1 else f"{found.searches:,} searches"
+    if found.status == "complete":
+        return f"{about}: nothing fits in less than {peak} on each device ({after})"
+    if found.status == "capped":
+        return (
+            f"{about}, as many as were asked for: with less than {peak} on each device there are "
+            f"slower plans, which --front-points shows more of ({after})"
+        )
+    return f"{about}, interrupted: of less than {peak} on each device nothing is known ({after})"
