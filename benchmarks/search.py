@@ -265,6 +265,8 @@ def main(
         if console.is_terminal:
             console.print(f"{row.name} ...", end="\r")
         results.append(measure(asked, timeout))
+        if json_path is not None:  # after each row: a run cut short keeps its figures
+            json_path.write_text(json.dumps(results, indent=1) + "\n")
     table = Table(title="Searches", box=None)
     table.add_column("problem")
     for _, title, _ in COLUMNS:
@@ -274,8 +276,6 @@ def main(
     console.print(table)
     for line in _growth(results):
         console.print(line)
-    if json_path is not None:
-        json_path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
