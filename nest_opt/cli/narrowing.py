@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nest_opt.cli.fix import fix
-
 if TYPE_CHECKING:
     from nest_opt.problem import Problem
 
@@ -41,6 +39,8 @@ class Narrowing:
         InstanceError
             If a value is illegal, or nothing is left of a dimension.
         """
+        from nest_opt.cli.fix import fix
+
         fixed = fix(problem, {**self.fixes, **(more or {})}, option)
         if self.runtime is None:
             return fixed
