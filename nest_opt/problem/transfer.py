@@ -6,21 +6,31 @@ are none in a placement graph: either is refused, not ignored.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from nest_opt.problem.base import listed
-from nest_opt.problem.constraints import Colocation
-from nest_opt.problem.graph import MAX_LAYERS
+from nest_opt.problem.cluster import Cluster
+from nest_opt.problem.constraints import Colocation, Constraint
+from nest_opt.problem.graph import MAX_LAYERS, LayerGraph
+from nest_opt.problem.job import Job
 from nest_opt.problem.profile import Configuration, Profile
 from nest_opt.problem.search import SearchSpace
 
-if TYPE_CHECKING:
-    from nest_opt.problem.problem import Problem
+
+class Parts(Protocol):
+    """A problem's parts, as far as its kind is told by them."""
+
+    model: LayerGraph
+    cluster: Cluster
+    job: Job
+    search: SearchSpace
+    constraints: tuple[Constraint, ...]
+
 
 _PIPELINE = 'remove it, or set job.transfer to "sender-once"'
 
 
-def refuse_other_than_pipeline(problem: "Problem") -> None:
+def refuse_other_than_pipeline(problem: Parts) -> None:
     """Refuse what only placement graphs have.
 
     Raises
@@ -45,7 +55,7 @@ def refuse_other_than_pipeline(problem: "Problem") -> None:
         )
 
 
-def _fields_of_placement_graphs(problem: "Problem") -> Iterator[tuple[str, str]]:
+def _fields_of_placement_graphs(problem: Parts) -> Iterator[tuple[str, str]]:
     """Yield (place, what was found) of every field that only placement graphs have."""
     for name, kind in problem.cluster.device_kinds.items():
         if not kind.pays_transfers:
@@ -63,7 +73,7 @@ def _fields_of_placement_graphs(problem: "Problem") -> Iterator[tuple[str, str]]
         yield "job.split", repr(problem.job.split)
 
 
-def refuse_other_than_placement_graph(problem: "Problem") -> None:
+def refuse_other_than_placement_graph(problem: Parts) -> None:
     """Refuse what a placement graph has no meaning for, and layers that no device can run.
 
     Raises
@@ -92,7 +102,7 @@ def refuse_other_than_placement_graph(problem: "Problem") -> None:
             )
 
 
-def _refuse_job(problem: "Problem") -> None:
+def _refuse_job(problem: Parts) -> None:
     job = problem.job
     if job.objective != "bottleneck":
         raise ValueError(
@@ -106,7 +116,7 @@ def _refuse_job(problem: "Problem") -> None:
         )
 
 
-def _refuse_search(problem: "Problem") -> None:
+def _refuse_search(problem: Parts) -> None:
     """Refuse a search space that is not the one point of a placement graph."""
     batch = problem.job.global_batch
     allowed = {
@@ -128,7 +138,7 @@ def _refuse_search(problem: "Problem") -> None:
             )
 
 
-def _refuse_profile(problem: "Problem", name: str, profile: Profile) -> None:
+def _refuse_profile(problem: Parts, name: str, profile: Profile) -> None:
     place, batch = f"model.layer_types: type {name!r}", problem.job.global_batch
     if (profile.microbatch, profile.configuration) != (batch, Configuration(1)):
         raise ValueError(
@@ -153,7 +163,7 @@ def _refuse_profile(problem: "Problem", name: str, profile: Profile) -> None:
         )
 
 
-def _refuse_unsupported(problem: "Problem") -> None:
+def _refuse_unsupported(problem: Parts) -> None:
     kinds = problem.cluster.devices_by_kind
     for entry in problem.model.layers:
         layer_type = problem.model.layer_types[entry.type]
@@ -164,7 +174,7 @@ def _refuse_unsupported(problem: "Problem") -> None:
             )
 
 
-def _refuse_tensors(problem: "Problem") -> None:
+def _refuse_tensors(problem: Parts) -> None:
     model, batch = problem.model, str(problem.job.global_batch)
     for edge in model.all_edges:
         if edge.sizes is not None:
