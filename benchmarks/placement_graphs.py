@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from nest_opt.cost.graph_build import build_graph_table
-from nest_opt.milp.driver import SearchLimits
 from nest_opt.milp.graph.result import GraphSearch
 from nest_opt.milp.graph.search import search
+from nest_opt.milp.limits import SearchLimits
 from nest_opt.models.dnn_partitioning import read_dnn_partitioning
 
 ROOT = Path(__file__).resolve().parent.parent

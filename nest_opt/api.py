@@ -23,6 +23,7 @@ from nest_opt.graph_api import (
 from nest_opt.plan.check import check, check_claim, check_form
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.family import outside_aligned, outside_free
+from nest_opt.plan.gap import relative_gap, value_of
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
@@ -119,7 +120,7 @@ class SolveResult:
     @property
     def gap(self) -> float | None:
         """(value - bound) / value, None without a plan."""
-        return _gap(self.evaluation, self.bound_ps)
+        return relative_gap(value_of(self.evaluation), self.bound_ps)
 
 
 @dataclass(frozen=True)
@@ -178,14 +179,7 @@ class ExactResult:
     @property
     def gap(self) -> float | None:
         """(value - bound) / value, None without a plan."""
-        return _gap(self.evaluation, self.bound_ps)
-
-
-def _gap(evaluation: Evaluation | None, bound_ps: int | None) -> float | None:
-    if evaluation is None or bound_ps is None:
-        return None
-    value = evaluation.value_ps
-    return (value - bound_ps) / value if value else 0.0
+        return relative_gap(value_of(self.evaluation), self.bound_ps)
 
 
 @dataclass(frozen=True)

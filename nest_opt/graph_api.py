@@ -9,6 +9,7 @@ from nest_opt.cost.graph_build import build_graph_table
 from nest_opt.cost.graph_table import GraphTable
 from nest_opt.dp.graph import GraphSearchResult, obstacle, search
 from nest_opt.errors import ConsistencyError, InstanceError
+from nest_opt.plan.gap import relative_gap, value_of
 from nest_opt.plan.graph_check import check_graph, check_graph_claim, check_graph_form
 from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
 from nest_opt.plan.graph_placement import GraphPlacement
@@ -57,7 +58,7 @@ class GraphSolveResult:
     @property
     def gap(self) -> float | None:
         """(value - bound) / value, None without a plan."""
-        return _gap(self.evaluation, self.bound_ps)
+        return relative_gap(value_of(self.evaluation), self.bound_ps)
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,7 @@ class GraphExactResult:
     @property
     def gap(self) -> float | None:
         """(value - bound) / value, None without a plan."""
-        return _gap(self.evaluation, self.bound_ps)
-
-
-def _gap(evaluation: GraphEvaluation | None, bound_ps: int | None) -> float | None:
-    if evaluation is None or bound_ps is None:
-        return None
-    value = evaluation.value_ps
-    return (value - bound_ps) / value if value else 0.0
+        return relative_gap(value_of(self.evaluation), self.bound_ps)
 
 
 @dataclass(frozen=True)
@@ -240,9 +234,9 @@ def exact_graph(
         If evaluator or checker disagree with the search, or the two methods
         with each other: a defect.
     """
-    from nest_opt.milp.driver import SearchLimits
     from nest_opt.milp.graph import search as programs
     from nest_opt.milp.graph.heuristic import ORDERS
+    from nest_opt.milp.limits import SearchLimits
 
     begin = time.perf_counter()
     SearchLimits(time_limit_s, None, gap)

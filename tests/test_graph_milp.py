@@ -31,7 +31,6 @@ from nest_opt import PlanError, Problem
 from nest_opt.certify.graph_brute_force import graph_brute_force
 from nest_opt.cost.graph_build import build_graph_table
 from nest_opt.cost.graph_table import GraphKind, GraphTable
-from nest_opt.milp.driver import SearchLimits
 from nest_opt.milp.graph.bounds import bound_ps, windows
 from nest_opt.milp.graph.build import FAMILIES, build
 from nest_opt.milp.graph.cells import GraphCell, cell_count, cells
@@ -42,11 +41,13 @@ from nest_opt.milp.graph.moves import improve
 from nest_opt.milp.graph.neighbourhoods import neighbourhoods
 from nest_opt.milp.graph.parts import parts
 from nest_opt.milp.graph.search import search
+from nest_opt.milp.limits import SearchLimits, proved_ps
 from nest_opt.models.dnn_partitioning import read_dnn_partitioning
 from nest_opt.plan.graph_check import check_graph
 from nest_opt.plan.graph_evaluate import evaluate_graph, evaluate_graph_stage
 from nest_opt.plan.graph_placement import GraphPlacement, GraphStage
 from nest_opt.solver.highs import HighsSession
+from nest_opt.solver.status import SolverAnswer, SolverReport, Termination
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "placement_graphs.md"
 
@@ -455,3 +456,27 @@ def test_families_carry_their_equations() -> None:
         assert documented is not None
         first = placed[name].split(",")[0]
         assert documented.startswith(f"Add {first}"), name
+
+
+def test_an_answer_proves_nothing_above_its_cutoff() -> None:
+    """A dual bound beyond the threshold, below which alone was looked, counts as the threshold."""
+    report = SolverReport(500.0, 1, 1, 0.0, 0.0, "", "")
+    answer = SolverAnswer(Termination("optimal", None, ""), None, report)
+    assert proved_ps(answer, 1, 400) == 400
+    assert 499 <= proved_ps(answer, 1, 600) <= 500
+
+
+def test_a_gap_never_lifts_the_bound_above_the_optimum() -> None:
+    """With a gap of 30% the bound is at most the optimum, and the value within the gap of it."""
+    feasible = 0
+    for seed in range(25):
+        problem = random_graph(seed)
+        best = graph_brute_force(problem).value_ps
+        found = search(build_graph_table(problem), SearchLimits(gap=0.3))
+        assert (best is None) == (found.value_ps is None)
+        if best is None or found.value_ps is None or found.bound_ps is None:
+            continue
+        feasible += 1
+        assert found.bound_ps <= best <= found.value_ps
+        assert found.bound_ps >= 0.7 * found.value_ps - 1
+    assert feasible >= 15

@@ -13,8 +13,8 @@ from nest_opt.cli.explain import conflict_text, failure
 from nest_opt.cli.solve_report import headline, infeasible_report
 from nest_opt.cli.stage_table import degree_facts, facts, speed_facts, stage_table
 from nest_opt.cli.units import count_text, gap_text, number_text, seconds_text
-from nest_opt.cli.value import gap_above
 from nest_opt.plan.evaluate import Evaluation
+from nest_opt.plan.gap import relative_gap
 from nest_opt.plan.plan import Plan
 
 _VOUCHERS = {
@@ -113,7 +113,7 @@ def _bound_text(result: ExactResult) -> str:
 
 
 def _plan_gap_text(value_ps: int, result: ExactResult) -> str:
-    gap, family = gap_above(value_ps, result.bound_ps), result.family
+    gap, family = relative_gap(value_ps, result.bound_ps), result.family
     if gap is None:
         return f"none: the {family} family has no plan"
     if gap < 0:

@@ -21,10 +21,10 @@ from nest_opt.cli.units import (
     seconds_text,
     time_text,
 )
-from nest_opt.cli.value import gap_above
 from nest_opt.cli.verify_report import verdict
 from nest_opt.cost.units import PS_PER_S
 from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
+from nest_opt.plan.gap import relative_gap
 from nest_opt.plan.graph_evaluate import GraphEvaluation, GraphStageEvaluation
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.problem import Problem
@@ -105,7 +105,7 @@ def graph_optimum_report(
     if result is None or verified.evaluation is None:
         yield facts({"optimum": "not searched: the plan is not legal, so it has no gap"})
         return
-    gap = gap_above(verified.evaluation.value_ps, result.bound_ps)
+    gap = relative_gap(verified.evaluation.value_ps, result.bound_ps)
     best = result.evaluation
     rows = {
         "gap": "none" if gap is None else gap_text(gap),

@@ -5,8 +5,8 @@ from dataclasses import replace
 from nest_opt.api import ExactResult, VerifyResult, outside_family
 from nest_opt.cli.explain import failure
 from nest_opt.cli.json_output import Object, diagnosis_json, search_json, time_json
-from nest_opt.cli.value import gap_above
 from nest_opt.plan.evaluate import Evaluation
+from nest_opt.plan.gap import relative_gap
 
 
 def exact_json(result: ExactResult) -> Object:
@@ -57,7 +57,7 @@ def optimum_json(verified: VerifyResult, result: ExactResult | None) -> Object |
         **time_json("bound", result.bound_ps),
         "bound_vouched_by": result.bound_vouched_by,
         "exact_units": result.exact_units,
-        "plan_gap": gap_above(verified.evaluation.value_ps, result.bound_ps),
+        "plan_gap": relative_gap(verified.evaluation.value_ps, result.bound_ps),
         "search": {
             "wall_s": round(result.wall_s, 6),
             "cells": result.cells,

@@ -2,8 +2,8 @@
 
 from nest_opt.cli.graph_report import batches_per_s
 from nest_opt.cli.json_output import Object, time_json, violations_json
-from nest_opt.cli.value import gap_above
 from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
+from nest_opt.plan.gap import relative_gap
 from nest_opt.plan.graph_evaluate import GraphEvaluation
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.problem import Problem
@@ -87,7 +87,7 @@ def graph_optimum_json(
         "status": result.status,
         **time_json("value", best.value_ps if best else None),
         **_bound(result),
-        "plan_gap": gap_above(verified.evaluation.value_ps, result.bound_ps),
+        "plan_gap": relative_gap(verified.evaluation.value_ps, result.bound_ps),
         "search": _search(result),
     }
 

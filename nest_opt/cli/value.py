@@ -48,10 +48,3 @@ def utilisation(plan: Plan, evaluation: Evaluation) -> float | None:
     """Return model FLOPs over the peak of the devices used; None where either is not stated."""
     devices = plan.placement().device_map.devices_used
     return model_utilisation(plan.problem, evaluation.value_ps, devices)
-
-
-def gap_above(value_ps: int, bound_ps: int | None) -> float | None:
-    """Return (value - bound) / value; negative where the value is below the bound."""
-    if bound_ps is None:
-        return None
-    return (value_ps - bound_ps) / value_ps if value_ps else 0.0

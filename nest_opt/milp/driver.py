@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from heapq import heapify, heappop
-from math import ceil
 
-from nest_opt.errors import PlanError, SolverError
+from nest_opt.errors import PlanError
 from nest_opt.milp.bounds import bound_ps, most_slowest_ps
 from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.extract import confirm, overfull_stages, rounded
 from nest_opt.milp.families import FAMILIES, Family
+from nest_opt.milp.limits import NO_LIMIT, SearchLimits, claimed_ps, proved_ps
 from nest_opt.milp.memory import forbid_overfull
 from nest_opt.milp.result import ExactSearch, FamilyName, ProgramProgress, SearchTimes, Status
 from nest_opt.milp.runs import without_dominated
@@ -33,36 +33,6 @@ from nest_opt.solver.status import Limit, SolverAnswer, SolverProgress
 
 Progress = Callable[[int, int, int | None], None]
 Watch = Callable[[ProgramProgress], None]
-
-# HiGHS's feasibility tolerance, relative to a bound: what its claim may be off by.
-BOUND_TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class SearchLimits:
-    """When a search may stop early.
-
-    Attributes
-    ----------
-    time_limit_s
-        Seconds for the whole search, None for no limit.
-    node_limit
-        Branch-and-bound nodes for each program, None for no limit.
-    gap
-        A plan within this share of its value of the bound is good enough.
-    """
-
-    time_limit_s: float | None = None
-    node_limit: int | None = None
-    gap: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.gap < 1:
-            raise SolverError(f"gap: found {self.gap}, 0 <= gap < 1 is needed: change it")
-        if self.time_limit_s is not None and not self.time_limit_s >= 0:
-            raise SolverError(
-                f"time_limit_s: found {self.time_limit_s}, at least 0 is needed: raise it"
-            )
 
 
 def search(
@@ -108,10 +78,6 @@ def search(
     return run.run(start)
 
 
-# Above any objective value: a stage is below 2**60 ps, m below 2**41.
-_NO_LIMIT = 2**120
-
-
 @dataclass
 class _Tally:
     """What a search counts."""
@@ -154,7 +120,7 @@ class _Search:
         # Bounds of relaxed programs, by degrees.
         self._relaxed: dict[FreeCell, int] = {}
         self._filled = False
-        self._settled = _NO_LIMIT
+        self._settled = NO_LIMIT
         self._tally = _Tally()
 
     def run(self, start: Placement | None) -> ExactSearch:
@@ -224,10 +190,10 @@ class _Search:
             known.append(round(progress.objective * unit))
         of_cell, *_ = self._queue[0]
         if progress.dual_bound is not None:
-            of_cell = max(of_cell, self._below(progress.dual_bound, unit))
+            of_cell = max(of_cell, claimed_ps(progress.dual_bound, unit))
         value = min((value for value in known if value is not None), default=None)
         others = [bound for bound, *_ in self._queue[1:3]]
-        bound = min(of_cell, self._settled, *others, _NO_LIMIT if value is None else value)
+        bound = min(of_cell, self._settled, *others, NO_LIMIT if value is None else value)
         self._watch(ProgramProgress(value, bound, progress.nodes, progress.elapsed_s))
 
     def _value(self) -> int | None:
@@ -235,15 +201,10 @@ class _Search:
 
     def _threshold(self) -> int:
         """Return the value that a cell's bound must be below to matter."""
-        if self._incumbent is None:
-            return _NO_LIMIT
-        value = self._incumbent[1].value_ps
-        return ceil(value * (1 - Fraction(self._limits.gap)))
+        return self._limits.threshold_ps(self._value())
 
     def _remaining_s(self) -> float | None:
-        if self._limits.time_limit_s is None:
-            return None
-        return max(0.0, self._limits.time_limit_s - (time.perf_counter() - self._begin))
+        return self._limits.remaining_s(self._begin)
 
     def _next(self) -> Limit | None:
         """Run the program of the cell with the least bound; return the limit that it met."""
@@ -364,18 +325,7 @@ class _Search:
 
     def _proved(self, formulation: Formulation, answer: SolverAnswer) -> int:
         """Return the lower bound that an answer claims for its cell."""
-        if answer.termination.reason in ("infeasible", "nothing-better"):
-            return self._threshold()
-        bound, unit = answer.report.dual_bound, formulation.units.time_ps
-        if bound is None:
-            return 0
-        # Above the threshold nothing is known: such plans were not looked for.
-        return min(self._below(bound, unit), self._threshold())
-
-    @staticmethod
-    def _below(bound: float, unit: int) -> int:
-        """Return what a bound of the solver proves, given its tolerance."""
-        return ceil((bound - BOUND_TOLERANCE * max(1.0, abs(bound))) * unit)
+        return proved_ps(answer, formulation.units.time_ps, self._threshold())
 
     def _result(self, stopped: Limit | None) -> ExactSearch:
         tally, incumbent = self._tally, self._incumbent
@@ -383,7 +333,7 @@ class _Search:
         bound = 0
         if self._filled:
             open_bounds = [entry[0] for entry in self._queue[:1]]
-            value = _NO_LIMIT if incumbent is None else incumbent[1].value_ps
+            value = NO_LIMIT if incumbent is None else incumbent[1].value_ps
             bound = min(value, self._settled, *open_bounds)
         if incumbent and bound >= self._threshold():
             # Whatever was stopped does not matter to the claim.
@@ -397,7 +347,7 @@ class _Search:
             limit=stopped,
             placement=incumbent[0] if incumbent else None,
             evaluation=incumbent[1] if incumbent else None,
-            bound_ps=None if bound == _NO_LIMIT else bound,
+            bound_ps=None if bound == NO_LIMIT else bound,
             bound_by="solver" if tally.solved else "closed form",
             exact_units=tally.exact_units,
             cells=tally.cells,

@@ -22,7 +22,7 @@ def check_request(costs: Costs, time_limit_s: float | None, gap: float) -> None:
         If a limit is out of range.
     """
     from nest_opt.milp.coefficients import CoefficientSource
-    from nest_opt.milp.driver import SearchLimits
+    from nest_opt.milp.limits import SearchLimits
 
     SearchLimits(time_limit_s, None, gap)
     CoefficientSource(costs)
@@ -75,7 +75,8 @@ def exact(
     SolverError
         If HiGHS fails, or its answer does not stand up to checker and evaluator.
     """
-    from nest_opt.milp.driver import SearchLimits, search
+    from nest_opt.milp.driver import search
+    from nest_opt.milp.limits import SearchLimits
 
     limits = SearchLimits(time_limit_s, node_limit, gap)
     return search(Costs(problem), limits, start, progress, watch, family)

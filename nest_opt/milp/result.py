@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nest_opt.plan.evaluate import Evaluation
+from nest_opt.plan.gap import relative_gap, value_of
 from nest_opt.plan.placement import Placement
 from nest_opt.solver.status import Limit
 
@@ -104,11 +105,9 @@ class ExactSearch:
     @property
     def value_ps(self) -> int | None:
         """The plan's value."""
-        return None if self.evaluation is None else self.evaluation.value_ps
+        return value_of(self.evaluation)
 
     @property
     def gap(self) -> float | None:
         """(value - bound) / value, None without a plan."""
-        if self.value_ps is None or self.bound_ps is None:
-            return None
-        return (self.value_ps - self.bound_ps) / self.value_ps if self.value_ps else 0.0
+        return relative_gap(self.value_ps, self.bound_ps)

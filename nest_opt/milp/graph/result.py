@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from nest_opt.milp.result import BoundBy, Status
+from nest_opt.plan.gap import relative_gap, value_of
 from nest_opt.plan.graph_evaluate import GraphEvaluation
 from nest_opt.plan.graph_placement import GraphPlacement
 from nest_opt.solver.status import Limit
@@ -77,11 +78,9 @@ class GraphSearch:
     @property
     def value_ps(self) -> int | None:
         """The placement's value."""
-        return None if self.evaluation is None else self.evaluation.value_ps
+        return value_of(self.evaluation)
 
     @property
     def gap(self) -> float | None:
         """(value - bound) / value, None without a placement."""
-        if self.value_ps is None or self.bound_ps is None:
-            return None
-        return (self.value_ps - self.bound_ps) / self.value_ps if self.value_ps else 0.0
+        return relative_gap(self.value_ps, self.bound_ps)

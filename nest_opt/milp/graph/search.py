@@ -9,12 +9,9 @@ cutoff, and its solution rounded, checked and valued anew before it counts.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import ceil
 
 from nest_opt.cost.graph_table import GraphTable
 from nest_opt.errors import PlanError
-from nest_opt.milp.driver import BOUND_TOLERANCE, SearchLimits
 from nest_opt.milp.graph.bounds import bound_ps
 from nest_opt.milp.graph.build import GraphFormulation, build
 from nest_opt.milp.graph.cells import GraphCell, Kinds, cell_count, cells
@@ -37,6 +34,7 @@ from nest_opt.milp.graph.neighbourhoods import (
 )
 from nest_opt.milp.graph.parts import parts
 from nest_opt.milp.graph.result import GraphSearch, GraphSearchTimes
+from nest_opt.milp.limits import NO_LIMIT, SearchLimits, proved_ps
 from nest_opt.milp.result import Status
 from nest_opt.plan.graph_check import check_graph
 from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
@@ -44,9 +42,6 @@ from nest_opt.plan.graph_placement import GraphPlacement
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.options import SolverOptions
 from nest_opt.solver.status import Limit, SolverAnswer
-
-# Above any load: tables are below 2**60 ps.
-_NO_LIMIT = 2**120
 
 # The cuts of orders are hard to beat: HiGHS does better to prove than to seek.
 _PROVE = {
@@ -127,7 +122,7 @@ class _Search:
         self._parts = parts(table)
         self._cells = cell_count(self._parts)
         self._floor = 0
-        self._least = _NO_LIMIT
+        self._least = NO_LIMIT
         self._tally = _Tally()
 
     def run(self, start: GraphPlacement | None) -> GraphSearch:
@@ -137,7 +132,7 @@ class _Search:
         stopped: Limit | None = None
         try:
             floor = bound_ps(self._parts)
-            self._floor = _NO_LIMIT if floor is None else floor
+            self._floor = NO_LIMIT if floor is None else floor
             if floor is not None:
                 self._seek_start()
             self._tally.start_s = time.perf_counter() - self._begin
@@ -193,19 +188,17 @@ class _Search:
 
     def _threshold(self) -> int:
         """Return the value that a placement must be below to matter."""
-        if self._incumbent is None:
-            return _NO_LIMIT
-        return ceil(self._incumbent[1].value_ps * (1 - Fraction(self._limits.gap)))
+        return self._limits.threshold_ps(
+            None if self._incumbent is None else self._incumbent[1].value_ps
+        )
 
     def _remaining_s(self) -> float | None:
-        if self._limits.time_limit_s is None:
-            return None
-        return max(0.0, self._limits.time_limit_s - (time.perf_counter() - self._begin))
+        return self._limits.remaining_s(self._begin)
 
     def _settle(self, kinds: Kinds) -> Limit | None:
         """Settle a cell, by its windows or by a program; return the limit that it met."""
         threshold = self._threshold()
-        cell = GraphCell(self._parts, kinds, None if threshold == _NO_LIMIT else threshold)
+        cell = GraphCell(self._parts, kinds, None if threshold == NO_LIMIT else threshold)
         begin = time.perf_counter()
         empty = not all(
             any(cell.supports(part, stage) for stage in window)
@@ -325,19 +318,14 @@ class _Search:
 
     def _proved(self, formulation: GraphFormulation, answer: SolverAnswer) -> int:
         """Return the lower bound that an answer claims for its cell."""
-        if answer.termination.reason in ("infeasible", "nothing-better"):
-            return self._threshold()
-        bound, unit = answer.report.dual_bound, formulation.units.time_ps
-        if bound is None:
-            return self._floor
-        return max(self._floor, ceil((bound - BOUND_TOLERANCE * max(1.0, abs(bound))) * unit))
+        return max(self._floor, proved_ps(answer, formulation.units.time_ps, self._threshold()))
 
     def _done(self) -> int:
         return self._tally.pruned + self._tally.solved
 
     def _result(self, stopped: Limit | None) -> GraphSearch:
         tally, incumbent = self._tally, self._incumbent
-        bound = _NO_LIMIT if incumbent is None else incumbent[1].value_ps
+        bound = NO_LIMIT if incumbent is None else incumbent[1].value_ps
         bound = min(bound, self._least)
         if self._done() < self._cells:
             bound = min(bound, self._floor)
@@ -352,7 +340,7 @@ class _Search:
             limit=stopped,
             placement=incumbent[0] if incumbent else None,
             evaluation=incumbent[1] if incumbent else None,
-            bound_ps=None if bound == _NO_LIMIT else bound,
+            bound_ps=None if bound == NO_LIMIT else bound,
             bound_by="solver" if tally.solved else "closed form",
             exact_units=tally.exact_units,
             cells=self._cells,
