@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from nest_opt.api import ExactResult, SolveResult, VerifyResult, exact, solve, verify
     from nest_opt.errors import InstanceError, NestOptError, PlanError
     from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
+    from nest_opt.improvement import Improvement, improve
     from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
@@ -23,6 +24,7 @@ __all__ = [
     "GraphPlan",
     "GraphSolveResult",
     "GraphVerifyResult",
+    "Improvement",
     "InstanceError",
     "NestOptError",
     "Plan",
@@ -33,6 +35,7 @@ __all__ = [
     "crosscheck",
     "exact",
     "front",
+    "improve",
     "register",
     "solve",
     "verify",
@@ -41,6 +44,7 @@ __all__ = [
 _HOMES = {
     "nest_opt.api": ("ExactResult", "SolveResult", "VerifyResult", "exact", "solve", "verify"),
     "nest_opt.agreement": ("crosscheck",),
+    "nest_opt.improvement": ("Improvement", "improve"),
     "nest_opt.memory_front": ("FrontResult", "front"),
     "nest_opt.graph_api": ("GraphExactResult", "GraphSolveResult", "GraphVerifyResult"),
     "nest_opt.plan.graph_plan": ("GraphPlan",),
