@@ -119,8 +119,7 @@ def traded(held: dict[str, Any], released: tuple[str, ...], placement: Placement
     first, second = released
     found = degrees(placement)
     return (
-        found[first] != held[first]
-        and found[first] * found[second] == held[first] * held[second]
+        found[first] != held[first] and found[first] * found[second] == held[first] * held[second]
     )
 
 

@@ -156,9 +156,7 @@ def described(
         moves(costs, unstated, placement),
         plan,
         before.value_ps,
-        None
-        if before.plan is None
-        else term_changes(before.plan.evaluation, plan.evaluation),
+        None if before.plan is None else term_changes(before.plan.evaluation, plan.evaluation),
     )
 
 

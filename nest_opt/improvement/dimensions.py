@@ -133,7 +133,12 @@ def _layers_text(ends: tuple[int, ...]) -> str:
 
 DIMENSIONS: tuple[Dimension, ...] = (
     Dimension("microbatch", lambda _, p: p.microbatch),
-    Dimension("tp", lambda _, p: _shared(k.tp for k in p.configurations), scales=True, may_take_along=("sp",)),
+    Dimension(
+        "tp",
+        lambda _, p: _shared(k.tp for k in p.configurations),
+        scales=True,
+        may_take_along=("sp",),
+    ),
     Dimension("cp", lambda _, p: p.configurations[0].cp, scales=True),
     Dimension("ep", lambda _, p: p.configurations[0].ep, scales=True),
     Dimension("sp", lambda _, p: _shared(k.sp for k in p.configurations), text=_flag_text),

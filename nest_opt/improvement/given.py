@@ -16,7 +16,7 @@ from nest_opt.improvement.dimensions import (
     known_values,
     values_of,
 )
-from nest_opt.improvement.spaces import space
+from nest_opt.improvement.spaces import Searches, space
 from nest_opt.plan.check import check_form
 from nest_opt.plan.evaluate import Costs, Evaluation
 from nest_opt.plan.family import aligned_maps, outside_aligned, same_blocks
@@ -44,8 +44,8 @@ class Given:
     evaluation
         That of a plan file, legal or not, if its form allows one.
     search
-        The search that filled in what was not stated; None for a plan file and
-        for degrees that are refused before it.
+        The search that found nothing that fits, with what is short; None for a
+        plan file and for degrees that are refused before it.
     refusal
         Why these degrees could not be searched, in other cases.
     """
@@ -86,7 +86,7 @@ def given_plan(plan: Plan) -> Given:
     return Given(Configuration(held, RankedPlan(plan, evaluation)), (), evaluation)
 
 
-def given_degrees(problem: Problem, stated: Mapping[str, Any]) -> Given:
+def given_degrees(searches: Searches, stated: Mapping[str, Any]) -> Given:
     """Value the best plan that has the values stated.
 
     Raises
@@ -94,21 +94,23 @@ def given_degrees(problem: Problem, stated: Mapping[str, Any]) -> Given:
     InstanceError
         If the search space does not have a dimension, or a value.
     """
+    problem = searches.problem
     held = {name: (value,) if name == RECOMPUTE else value for name, value in stated.items()}
     _refuse_unknown(problem, held)
-    broken = _broken_form(problem, stated)
+    broken = _broken_form(problem, held)
     if broken:
         return Given(Configuration(held, None), broken)
+    part = space(held)
+    plan = searches.best(part)
+    if plan is not None:
+        return Given(Configuration(held, plan))
     try:
-        found = solve_pipeline(space(held).of(problem))
+        why = solve_pipeline(part.of(problem))
     except InstanceError as error:
         return Given(Configuration(held, None), refusal=str(error))
-    plan = None
-    if found.status == "interrupted":
+    if why.status == "interrupted":
         raise KeyboardInterrupt
-    if found.plan is not None and found.evaluation is not None:
-        plan = RankedPlan(found.plan.model_copy(update={"problem": problem}), found.evaluation)
-    return Given(Configuration(held, plan), search=found)
+    return Given(Configuration(held, None), search=why)
 
 
 def _refuse_stages_that_differ(placement: Placement) -> None:
@@ -169,11 +171,11 @@ def _maps(costs: Costs, placement: Placement, search: SearchSpace) -> list[Devic
     )
 
 
-def _broken_form(problem: Problem, stated: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """Return what stated degrees break with the least values of the others: batch and devices."""
+def _broken_form(problem: Problem, held: Held) -> tuple[Violation, ...]:
+    """Return what degrees break whatever the others: the devices, and the batch if all are held."""
 
     def least(name: str) -> Any:
-        return stated[name] if name in stated else min(known_values(problem, name))
+        return held[name] if name in held else min(known_values(problem, name))
 
     k = Degrees(least("tp"), least("cp"), least("ep"), least("sp"))
     stages, replicas = least("pp"), least("dp")
@@ -188,4 +190,6 @@ def _broken_form(problem: Problem, stated: Mapping[str, Any]) -> tuple[Violation
         ("none",) * stages,
         zero=least("zero"),
     )
-    return tuple(check_form(Costs(problem), placement))
+    streams = {"microbatch", "ep", "dp"} <= held.keys()
+    broken = check_form(Costs(problem), placement)
+    return tuple(each for each in broken if streams or each.rule != "batch")

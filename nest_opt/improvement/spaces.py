@@ -70,8 +70,11 @@ def space(held: Held, choices: Mapping[str, tuple[Any, ...]] | None = None) -> S
         if BY_NAME[name].searched
     }
     ends, modes = held.get(BOUNDARIES), held.get(RECOMPUTE)
-    if ends is None or modes is None:
+    if ends is None:
         modes = None
+    elif modes is not None and len(set(modes)) == 1:
+        # One mode is that of every stage, however many there are now.
+        modes = modes[:1] * len(ends)
     return Space(_sorted({**searched, **(choices or {})}), ends, modes)
 
 

@@ -121,8 +121,9 @@ def improve(
         raise _refused("a placement graph's plan", "a pipeline's")
     problem = subject.problem if isinstance(subject, Plan) else subject
     _check(problem)
-    given = _given(subject, configuration)
-    walk = _Walk(problem, given, progress)
+    searches = Searches(problem)
+    given = _given(subject, searches, configuration)
+    walk = _Walk(problem, searches, given, progress)
     try:
         walk.run()
     except KeyboardInterrupt:
@@ -160,7 +161,9 @@ def _refused(found: str, needed: str) -> InstanceError:
     )
 
 
-def _given(subject: Problem | Plan, configuration: Mapping[str, Any] | None) -> Given:
+def _given(
+    subject: Problem | Plan, searches: Searches, configuration: Mapping[str, Any] | None
+) -> Given:
     if isinstance(subject, Plan):
         if configuration is not None:
             raise InstanceError(
@@ -173,7 +176,7 @@ def _given(subject: Problem | Plan, configuration: Mapping[str, Any] | None) -> 
             "improve: found a problem without a configuration, one is needed: state it, as in "
             "tp=8,pp=4,dp=2, or give a plan"
         )
-    return given_degrees(subject, configuration)
+    return given_degrees(searches, configuration)
 
 
 @dataclass
@@ -181,6 +184,7 @@ class _Walk:
     """The search for single changes, from the given configuration on."""
 
     problem: Problem
+    searches: Searches
     given: Given
     progress: Progress | None
     status: Status = "complete"
@@ -190,7 +194,6 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.costs = Costs(self.problem)
-        self.searches = Searches(self.problem)
         self.place = self.given.configuration
 
     def run(self) -> None:
