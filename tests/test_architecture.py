@@ -32,12 +32,13 @@ ALLOWED = {
         "conflicts",
     },
     "memory_front": {"errors", "problem", "plan", "dp", "api"},
+    "improvement": {"errors", "problem", "plan", "dp", "api"},
     "shrink": {"errors", "problem"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry", "shrink"},
     "cli": {
         *("errors", "problem", "network", "cost", "plan", "simulate", "models"),
         *("graph_api", "api", "memory_front", "dp", "milp", "conflicts"),
-        *("registry", "agreement"),
+        *("registry", "agreement", "improvement"),
     },
 }
 

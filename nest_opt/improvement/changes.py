@@ -63,7 +63,7 @@ class Change:
     before_ps
         The batch time before, None where the configuration fits nowhere.
     term_changes_ps
-        By how much each term of the batch time grows; empty without a plan
+        By how much each term of the batch time grows; None without a plan
         before and after.
     """
 
@@ -81,7 +81,10 @@ class Change:
 
     @property
     def gain_ps(self) -> int | None:
-        """What it saves of the batch time, 0 or more; None without a plan before and after."""
+        """What it saves of the batch time, below 0 of a trade that costs some.
+
+        None without a plan before and after.
+        """
         if self.value_ps is None or self.before_ps is None:
             return None
         return self.before_ps - self.value_ps
@@ -89,12 +92,14 @@ class Change:
     @property
     def gain(self) -> float | None:
         """What it saves as a share of the batch time before it."""
-        return self.gain_ps / self.before_ps if self.gain_ps and self.before_ps else self.gain_ps
+        if self.gain_ps is None or self.before_ps is None:
+            return None
+        return self.gain_ps / self.before_ps if self.before_ps else 0.0
 
     @property
     def helps(self) -> bool:
         """Whether it saves time, or makes fit what did not."""
-        return self.plan is not None and (self.before_ps is None or bool(self.gain_ps))
+        return self.plan is not None and (self.gain_ps is None or self.gain_ps > 0)
 
 
 def open_dimensions(problem: Problem, held: Held) -> list[str]:

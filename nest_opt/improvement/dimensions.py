@@ -126,9 +126,10 @@ def _has_pitch(costs: Costs, placement: Placement, _: Any, kind: Any) -> bool:
 
 
 def _layers_text(ends: tuple[int, ...]) -> str:
-    """Return the number of layers of each stage."""
+    """Return the number of layers of each stage, runs of equal ones in short."""
     counts = [high - low for low, high in zip((0, *ends), ends, strict=False)]
-    return "/".join(map(str, counts))
+    runs = [(count, len(list(run))) for count, run in groupby(counts)]
+    return "/".join(f"{times}x{count}" if times > 1 else str(count) for count, times in runs)
 
 
 DIMENSIONS: tuple[Dimension, ...] = (
