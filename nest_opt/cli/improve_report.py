@@ -15,7 +15,7 @@ from nest_opt.cli.solve_report import headline, infeasible_report
 from nest_opt.cli.stage_table import degrees_text, facts, placement_text
 from nest_opt.cli.units import bytes_text, change_text, gap_text, number_text, seconds_text
 from nest_opt.cli.verify_report import verdict
-from nest_opt.improvement import Change, Given, Improvement, batch_terms
+from nest_opt.improvement import Change, Given, Improvement, Move, batch_terms
 from nest_opt.improvement.dimensions import BOUNDARIES, BY_NAME
 from nest_opt.improvement.terms import TERMS
 from nest_opt.models.request import DerivedProblem
@@ -89,8 +89,11 @@ def _changes(found: Improvement) -> RenderableType:
     table = plan_table()
     table.add_column("one change", overflow="fold")
     _add_columns(table, "per batch", "saves", "gain", "mostly", "devices", "least\nfree")
+    shown: list[tuple[Move, ...]] = []
     for each in found.changes:
-        if each.plan is not None and each.helps:
+        # What one dimension reaches, another may as well by taking it along.
+        if each.plan is not None and each.helps and each.moves not in shown:
+            shown.append(each.moves)
             value, saves, gain, _, devices, free = _cells(found, each, each.plan)
             table.add_row(_moves_text(each), value, saves, gain, _mostly(each), devices, free)
     return table

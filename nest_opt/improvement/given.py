@@ -68,9 +68,9 @@ def given_plan(plan: Plan) -> Given:
     PlanError
         If the plan does not fit its problem.
     """
-    verified = verify(plan)
     costs, placement = Costs(plan.problem), plan.placement()
     _refuse_stages_that_differ(placement)
+    verified = verify(plan)
     placement = _named_as_in_family(costs, placement)
     held = {name: v for name, v in values_of(costs, placement).items() if v is not None}
     _refuse_unknown(plan.problem, {**held, "order": plan.problem.search.order[0]})
