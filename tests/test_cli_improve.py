@@ -22,7 +22,7 @@ NAMED = ("--model", "bert-large", "--cluster", "dgx-h100", "--devices", 64, "--g
 
 @pytest.fixture
 def plan_path(tmp_path: Path) -> Path:
-    """A plan file of some degrees, with the whole problem's search space."""
+    """Return a plan file of some degrees, with the whole problem's search space."""
     path = tmp_path / "plan.json"
     run("solve", PROBLEM, "--fix", "tp=4", "--fix", "pp=2", "--fix", "recompute=none", "-o", path)
     data = json.loads(path.read_text())

@@ -24,8 +24,6 @@ from nest_opt.problem import SearchSpace
 from nest_opt.problem.constraints import UserConstraint
 from nest_opt.problem.files import read_problem
 from nest_opt.problem.validation import build
-from nest_opt.problem.files import read_problem
-from nest_opt.problem.validation import build
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = range(80)
@@ -289,7 +287,7 @@ def test_every_dimension_of_the_search_space_can_be_changed() -> None:
 
 
 def test_sequence_parallelism_ends_where_tp_does() -> None:
-    """Changing tp keeps sp where layers have profiles with it, and gives it up where they do not."""
+    """Changing tp keeps sp where layers have profiles with it, and gives it up elsewhere."""
     result = improve(BERT, STATED)
     by_name = {each.released: each for each in result.changes}
     held = {name: (value,) for name, value in STATED.items()}

@@ -204,8 +204,7 @@ def _optimum(found: Improvement) -> dict[str, str]:
         rows["end"] = "interrupted: there may be better changes"
     elif found.rest is not None:
         rows["further"] = (
-            "no single change gains any more; the optimum differs in "
-            f"{_moves_text(found.rest)}"
+            f"no single change gains any more; the optimum differs in {_moves_text(found.rest)}"
         )
     elif not found.path:
         rows["further"] = "nothing: the configuration is an optimum"

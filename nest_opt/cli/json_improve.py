@@ -46,7 +46,7 @@ def _given(given: Given) -> Object:
     data: Object = {
         "held": {name: _value(value) for name, value in held.items()},
         "legal": plan is not None,
-        **time_json("value", evaluation and evaluation.value_ps),
+        **time_json("value", evaluation.value_ps if evaluation else None),
         **_plan(plan, evaluation),
         "violations": violations_json(given.violations),
         "refusal": given.refusal,
