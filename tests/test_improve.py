@@ -28,6 +28,8 @@ from nest_opt.problem.validation import build
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = range(80)
 MOST_PLANS = 6_000
+DEGREES = ("microbatch", "tp", "cp", "ep", "sp", "dp", "pp", "zero", "schedule", "chunks")
+MOVE_BOUNDARIES = {"boundaries", "pp", "schedule", "chunks"}
 Valued = tuple[Placement, int]
 
 
@@ -64,15 +66,16 @@ def degrees(placement: Placement) -> dict[str, Any]:
         "dp": placement.replicas,
         "pp": placement.stages,
         "zero": placement.zero,
+        "schedule": placement.schedule.name,
+        **({"chunks": placement.schedule.chunks} if placement.schedule.is_interleaved else {}),
     }
 
 
 def is_profiled(problem: Problem, values: dict[str, Any]) -> bool:
     """Whether a pair of the search space has these values, of what profiles are keyed by."""
-    asked = {name: values[name] for name in values if name not in ("dp", "pp", "zero")}
-    return any(
-        asked.items() <= {"microbatch": b, **k._asdict()}.items() for b, k in problem.candidates
-    )
+    rows = [{"microbatch": b, **k._asdict()} for b, k in problem.candidates]
+    asked = {name: value for name, value in values.items() if name in rows[0]}
+    return any(asked.items() <= row.items() for row in rows)
 
 
 def keeps(
@@ -80,8 +83,13 @@ def keeps(
 ) -> bool:
     """Whether a plan differs from what is held in what is released alone."""
     found = degrees(placement)
-    fixed = {name: held[name] for name in held if name in found and name not in released}
-    differing = {name for name in fixed if found[name] != fixed[name]}
+    open_too = {"chunks"} if "schedule" in released else set()
+    fixed = {
+        name: value
+        for name, value in held.items()
+        if name in DEGREES and name not in {*released, *open_too}
+    }
+    differing = {name for name, value in fixed.items() if found.get(name, value) != value}
     if differing == {"sp"} and "tp" in released:
         # Sequence parallelism ends where there is nothing to share.
         changed = {name: found[name] for name in released if name in found}
@@ -89,7 +97,7 @@ def keeps(
             return False
     elif differing:
         return False
-    stages_held = "boundaries" in held and not {"boundaries", "pp"} & set(released)
+    stages_held = "boundaries" in held and not MOVE_BOUNDARIES & set(released)
     if stages_held and placement.ends != held["boundaries"]:
         return False
     if "recompute" in held and "recompute" not in released:

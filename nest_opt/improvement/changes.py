@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any
 
-from nest_opt.api import RankedPlan
 from nest_opt.improvement.dimensions import (
     BY_NAME,
     DIMENSIONS,
@@ -19,6 +18,7 @@ from nest_opt.improvement.spaces import Searches, Space, least, space
 from nest_opt.improvement.terms import term_changes
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
+from nest_opt.verbs.pipeline.result import RankedPlan
 
 # Those that layers have profiles by.
 _PROFILED = ("microbatch", "tp", "cp", "ep", "sp")

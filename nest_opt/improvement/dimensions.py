@@ -125,6 +125,11 @@ def _has_pitch(costs: Costs, placement: Placement, _: Any, kind: Any) -> bool:
     return legal and (placement.pitch in found or (count == 1 and bool(found)))
 
 
+def _chunks(_: Costs, placement: Placement) -> int | None:
+    """Return the chunks of each stage, None unless they are interleaved."""
+    return placement.schedule.chunks if placement.schedule.is_interleaved else None
+
+
 def _layers_text(ends: tuple[int, ...]) -> str:
     """Return the number of layers of each stage, runs of equal ones in short."""
     counts = [high - low for low, high in zip((0, *ends), ends, strict=False)]
@@ -146,6 +151,8 @@ DIMENSIONS: tuple[Dimension, ...] = (
     Dimension("dp", lambda _, p: p.replicas, scales=True),
     Dimension("pp", lambda _, p: p.stages, scales=True, takes_along=(BOUNDARIES,)),
     Dimension("zero", lambda _, p: p.zero),
+    Dimension("schedule", lambda _, p: p.schedule.name, takes_along=("chunks", BOUNDARIES)),
+    Dimension("chunks", _chunks, takes_along=(BOUNDARIES,)),
     Dimension(
         RECOMPUTE,
         lambda _, p: p.recompute,
@@ -178,7 +185,8 @@ class Move:
 def moves(costs: Costs, before: Held, after: Placement) -> tuple[Move, ...]:
     """Return what differs between values of dimensions and a placement, in the table's order.
 
-    Where stages differ in size, the pitch has no kind, and is left out.
+    A dimension of which the placement has no value is left out: the kind of
+    pitch of stages that differ in size, the chunks of none that are interleaved.
     """
     return tuple(
         Move(each.name, before[each.name], value)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nest_opt.api import RankedPlan, SolveResult, solve_pipeline, verify
 from nest_opt.errors import InstanceError
 from nest_opt.improvement.changes import Configuration
 from nest_opt.improvement.dimensions import (
@@ -26,6 +25,9 @@ from nest_opt.plan.violation import Violation
 from nest_opt.problem import Configuration as Degrees
 from nest_opt.problem import Problem
 from nest_opt.problem.search import SearchSpace
+from nest_opt.verbs.pipeline.result import RankedPlan, SolveResult
+from nest_opt.verbs.pipeline.solve import solve_pipeline
+from nest_opt.verbs.pipeline.verify import verify_pipeline
 
 # Of a longer list of values, an error names the first ones and the last.
 _SHOWN = 12
@@ -70,7 +72,7 @@ def given_plan(plan: Plan) -> Given:
     """
     costs, placement = Costs(plan.problem), plan.placement()
     _refuse_stages_that_differ(placement)
-    verified = verify(plan)
+    verified = verify_pipeline(plan)
     placement = _named_as_in_family(costs, placement)
     held = {name: v for name, v in values_of(costs, placement).items() if v is not None}
     _refuse_unknown(plan.problem, {**held, "order": plan.problem.search.order[0]})
@@ -191,5 +193,5 @@ def _broken_form(problem: Problem, held: Held) -> tuple[Violation, ...]:
         zero=least("zero"),
     )
     streams = {"microbatch", "ep", "dp"} <= held.keys()
-    broken = check_form(Costs(problem), placement)
-    return tuple(each for each in broken if streams or each.rule != "batch")
+    told = {"devices", "batch"} if streams else {"devices"}
+    return tuple(each for each in check_form(Costs(problem), placement) if each.rule in told)

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from nest_opt.api import RankedPlan, ranked_plan
 from nest_opt.dp.search import Ranked
-from nest_opt.dp.source import CellSource
+from nest_opt.dp.source import CellSource, Group
 from nest_opt.dp.sources import cell_source
 from nest_opt.dp.staged_search import search_all
 from nest_opt.errors import InstanceError, PlanError
@@ -24,6 +23,8 @@ from nest_opt.problem import Problem
 from nest_opt.problem.constraints import ForbiddenBoundary
 from nest_opt.problem.profile import Recompute
 from nest_opt.problem.search import SearchSpace
+from nest_opt.verbs.pipeline.confirm import ranked_plan
+from nest_opt.verbs.pipeline.result import RankedPlan
 
 Ends: TypeAlias = tuple[int, ...]
 Modes: TypeAlias = tuple[Recompute, ...]
@@ -40,7 +41,8 @@ class Space:
     searched
         Dimensions of `problem.search` with the values that are left of them.
     ends, modes
-        Stage ends, and with them the modes stage by stage, where these are held.
+        Ends of stages (of chunks under an interleaved schedule), and with them
+        the modes stage by stage, where these are held.
     """
 
     searched: tuple[tuple[str, tuple[Any, ...]], ...] = ()
@@ -58,7 +60,6 @@ class Space:
                 ForbiddenBoundary(type="forbidden-boundary", after=problem.model.ids[cut - 1])
                 for cut in sorted(inner)
             )
-            search = search.model_copy(update={"pp": (len(self.ends),)})
         return problem.model_copy(update={"search": search, "constraints": constraints})
 
 
@@ -74,7 +75,7 @@ def space(held: Held, choices: Mapping[str, tuple[Any, ...]] | None = None) -> S
         modes = None
     elif modes is not None and len(set(modes)) == 1:
         # One mode is that of every stage, however many there are now.
-        modes = modes[:1] * len(ends)
+        modes = modes[:1] * held["pp"]
     return Space(_sorted({**searched, **(choices or {})}), ends, modes)
 
 
@@ -161,14 +162,20 @@ def _sorted(searched: Mapping[str, tuple[Any, ...]]) -> tuple[tuple[str, tuple[A
 def _of_stages(costs: Costs, source: CellSource, ends: Ends, modes: Modes) -> Ranked | None:
     """Return the best placement of stages that are given, and its value."""
     best: Ranked | None = None
-    for group in sorted(source.groups(), key=lambda group: (group.bound_ps, group.place)):
+    for group in _groups(source):
         if best is not None and group.bound_ps >= best.value_ps:
-            break
+            continue
         for cell in source.cells(group):
             value_ps = _legal_value_ps(costs, cell, ends, modes)
             if value_ps is not None and (best is None or value_ps < best.value_ps):
                 best = Ranked(cell.placement(ends, modes), value_ps)
     return best
+
+
+def _groups(source: CellSource) -> list[Group]:
+    """Return all groups of cells, least bound first."""
+    groups = [bundle.group(rank) for bundle in source.bundles() for rank in range(len(bundle))]
+    return sorted(groups, key=lambda group: (group.bound_ps, group.place))
 
 
 def _legal_value_ps(costs: Costs, cell: Cell, ends: Ends, modes: Modes) -> int | None:

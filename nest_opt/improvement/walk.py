@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
 
-from nest_opt.api import Progress, RankedPlan, SolveResult, solve_pipeline
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.errors import InstanceError
 from nest_opt.improvement.changes import (
@@ -25,6 +24,9 @@ from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.plan import Plan
 from nest_opt.problem import Problem
+from nest_opt.verbs.pipeline.result import RankedPlan, SolveResult
+from nest_opt.verbs.pipeline.solve import solve_pipeline
+from nest_opt.verbs.result import Progress
 
 Status = Literal["complete", "infeasible", "interrupted"]
 
