@@ -249,7 +249,7 @@ def test_single_changes_of_stated_degrees_are_the_best_there_are(seed: int) -> N
     held = {name: values[name] for name in names}
     stated = dict(held)
     if rng.random() < 0.5:
-        mode = rng.choice(problem.search.recompute)
+        mode = rng.choice(known_values(problem, "recompute"))
         held["recompute"], stated["recompute"] = (mode,), mode
     result = improve(problem, stated)
     assert result.before_ps == expected(seed, held, ())
@@ -416,6 +416,7 @@ def test_a_plan_that_does_not_fit_is_a_beginning_too() -> None:
     [
         ({"tp": 3}, "found tp 3, which the search space does not have (it has 1, 2, 4, 8)"),
         ({"recompute": "all"}, "found recompute all, which the search space does not have"),
+        ({"recompute": "selective"}, "does not have (it has none, full)"),
         ({"zero": 1}, "found zero 1, which the search space does not have (it has 0)"),
         ({"depth": 3}, "found 'depth', one of microbatch, tp,"),
         ({"per_stage": "tp"}, "is needed (all stages are alike)"),

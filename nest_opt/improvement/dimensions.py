@@ -211,6 +211,8 @@ def held_after(costs: Costs, held: Held, placement: Placement) -> dict[str, Any]
 def known_values(problem: Problem, name: str) -> tuple[Any, ...]:
     """Return the values that a problem's search space has of a dimension, whatever the others.
 
+    Nothing of a dimension that is left open and has no range.
+
     Raises
     ------
     InstanceError
@@ -221,7 +223,17 @@ def known_values(problem: Problem, name: str) -> tuple[Any, ...]:
         rows = ((microbatch, *k) for microbatch, k in problem.candidates)
         return tuple(sorted({row[columns.index(name)] for row in rows}))
     asked: tuple[Any, ...] | None = getattr(problem.search, name)
-    if asked is not None:
-        return asked
-    most = len(problem.model.ids) if name == "pp" else problem.cluster.device_count
-    return tuple(range(1, most + 1))
+    if asked is None:
+        most = {"pp": len(problem.model.ids), "dp": problem.cluster.device_count}
+        return tuple(range(1, most.get(name, 0) + 1))
+    if name == RECOMPUTE:
+        return tuple(mode for mode in asked if _is_offered(problem, mode))
+    return asked
+
+
+def _is_offered(problem: Problem, mode: Any) -> bool:
+    """Whether all layers have a recomputation mode with some degrees of the search space."""
+    return any(
+        all(mode in kind.by_key[pair].recompute for kind in problem.model.used_types)
+        for pair in problem.candidates
+    )

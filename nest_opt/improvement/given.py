@@ -137,7 +137,7 @@ def _refuse_unknown(problem: Problem, held: Held) -> None:
         searched = BY_NAME[name].searched
         known = known_values(problem, name) if searched else ()
         for each in searched(value) if searched else ():
-            if each not in known:
+            if known and each not in known:
                 shown = known if len(known) <= _SHOWN else (*known[: _SHOWN - 1], "...", known[-1])
                 raise InstanceError(
                     f"configuration: found {name} {_word(each)}, which the search space does not "
@@ -190,7 +190,6 @@ def _broken_form(problem: Problem, held: Held) -> tuple[Violation, ...]:
         k.block_size * stages,
         (*range(1, stages), layers),
         ("none",) * stages,
-        zero=least("zero"),
     )
     streams = {"microbatch", "ep", "dp"} <= held.keys()
     told = {"devices", "batch"} if streams else {"devices"}
