@@ -157,6 +157,18 @@ def test_a_problem_without_a_plan_exits_with_1() -> None:
     assert run_json("improve", problem, "--from", "pp=1")["status"] == "infeasible"
 
 
+def test_where_two_changes_are_too_few_the_optimum_is_told() -> None:
+    """Without a step there is no way to show, but what differs from the optimum."""
+    problem = ROOT / "instances" / "paper" / "gpt-3-175b-dgx-h100-64.json"
+    stated = "tp=1,sp=off,dp=64,pp=1,b=8,recompute=none"
+    data = run_json("improve", problem, "--from", stated)
+    text = run("improve", problem, "--from", stated, width=200)
+    assert (data["path"], data["rest"]["gain_ps"]) == ([], None)
+    assert {move["dimension"] for move in data["rest"]["moves"]} >= {"tp", "dp", "pp"}
+    assert "no two changes make it fit; the optimum differs in " in text.stdout
+    assert "one change" not in text.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

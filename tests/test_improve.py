@@ -1,5 +1,6 @@
 """What to change first of a configuration, against every plan there is."""
 
+import json
 import random
 from collections.abc import Iterator
 from functools import cache
@@ -307,6 +308,24 @@ def test_sequence_parallelism_ends_where_tp_does() -> None:
     assert by_name["tp",].value_ps == min(values)
     assert values.index(min(values)) == 0
     assert [str(move) for move in by_name["tp",].moves] == ["tp 8 -> 1", "sp on -> off"]
+
+
+def test_degrees_without_a_held_mode_are_passed_over() -> None:
+    """Where some microbatch has no footprint of the mode that is held, the others are searched."""
+    data = json.loads((ROOT / "instances" / "paper" / "bert-large-dgx-h100-64.json").read_text())
+    for kind in data["model"]["layer_types"].values():
+        for profile in kind["profiles"]:
+            if profile["microbatch"] in (2, 8):
+                del profile["recompute"]["full"]
+    problem = build(Problem, data, "modes")
+    held = {name: (value,) for name, value in STATED.items()}
+    values = []
+    for microbatch in (1, 4):
+        found = solve(narrowed(problem, **{**held, "microbatch": (microbatch,)}))
+        assert found.evaluation is not None
+        values.append(found.evaluation.value_ps)
+    by_name = {each.released: each for each in improve(problem, STATED).changes}
+    assert by_name["microbatch",].value_ps == min(values)
 
 
 def test_a_trade_keeps_the_devices() -> None:

@@ -34,8 +34,10 @@ def improvement_report(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report on a configuration and what to change of it."""
     yield from _given(found)
-    if found.changes:
+    if any(each.helps for each in found.changes):
         yield _changes(found)
+    elif found.changes:
+        yield Text()
     rows = _no_gain(found)
     if rows:
         yield facts(rows)
@@ -203,9 +205,9 @@ def _optimum(found: Improvement) -> dict[str, str]:
     if found.status == "interrupted":
         rows["end"] = "interrupted: there may be better changes"
     elif found.rest is not None:
-        rows["further"] = (
-            f"no single change gains any more; the optimum differs in {_moves_text(found.rest)}"
-        )
+        fits = found.path or found.before_ps is not None
+        told = "no single change gains any more" if fits else "no two changes make it fit"
+        rows["further"] = f"{told}; the optimum differs in {_moves_text(found.rest)}"
     elif not found.path:
         rows["further"] = "nothing: the configuration is an optimum"
     return rows

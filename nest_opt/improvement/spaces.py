@@ -66,9 +66,9 @@ class Space:
 def space(held: Held, choices: Mapping[str, tuple[Any, ...]] | None = None) -> Space:
     """Return the space in which dimensions are held at values, or have a choice of some."""
     searched = {
-        name: BY_NAME[name].searched(value)  # type: ignore[misc]
+        name: values(value)
         for name, value in held.items()
-        if BY_NAME[name].searched
+        if (values := BY_NAME[name].searched) is not None
     }
     ends, modes = held.get(BOUNDARIES), held.get(RECOMPUTE)
     if ends is None:
