@@ -20,7 +20,7 @@ from nest_opt.plan import Placement
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.plan import Plan, plan_from_placement
-from nest_opt.problem import Configuration
+from nest_opt.problem import Configuration, Zero
 from nest_opt.problem.validation import build
 from nest_opt.simulate.plan import simulate_plan, stage_times
 
@@ -70,7 +70,7 @@ def problem_of(batch: int = 4, **search: Any) -> Problem:
 def both(zero: int) -> Placement:
     """Return one stage of two replicas at a level."""
     one = Configuration(1, 1, 1, False)
-    return Placement(1, (one,), 2, "pp-inner", 1, (2,), ("none",), zero=zero)
+    return Placement(1, (one,), 2, "pp-inner", 1, (2,), ("none",), zero=Zero(zero, zero))
 
 
 # A reduce-scatter of 4,000 bytes over 2 ranks takes 1 us + 2 us, an all-gather of 2,000 bytes
@@ -112,7 +112,8 @@ def test_one_copy_has_nothing_to_share() -> None:
     assert found.zero == 1
     costs, one = Costs(problem), found.placement()
     values = [
-        evaluate(costs, Placement(**{**vars(one), "zero": zero})).stages for zero in (1, 2, 3)
+        evaluate(costs, Placement(**{**vars(one), "zero": Zero(zero, zero)})).stages
+        for zero in (1, 2, 3)
     ]
     assert values[0] == values[1] == values[2]
 

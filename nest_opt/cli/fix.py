@@ -52,6 +52,8 @@ DIMENSIONS: dict[str, _Dimension] = {
     "order": _Dimension(_one_of("pp-inner", "dp-inner"), "pp-inner, dp-inner"),
     "pitch": _Dimension(_one_of("tight", "level", "spread"), "tight, level, spread"),
     "zero": _Dimension(_zero_level, "0, 1, 2, 3"),
+    "zero_expert": _Dimension(_zero_level, "0, 1, 2, 3"),
+    "zero_instances": _DEGREE,
     "per_stage": _Dimension(_one_of("tp", "sp"), "tp, sp"),
 }
 ALIASES = {"b": "microbatch"}

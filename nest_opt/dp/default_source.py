@@ -10,7 +10,8 @@ import numpy as np
 from nest_opt.cost.build import build_cost_table, legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
-from nest_opt.cost.sharding import Sharding, round_times
+from nest_opt.cost.sharding import Sharding, fits_replicas, round_times
+from nest_opt.cost.table import CLASSES
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
 from nest_opt.dp.matrices import (
@@ -20,6 +21,7 @@ from nest_opt.dp.matrices import (
     LazyMatrices,
     PairMatrices,
     StageKey,
+    copy_levels,
     with_held,
 )
 from nest_opt.dp.rules import restriction
@@ -29,6 +31,7 @@ from nest_opt.plan.family import aligned_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -49,7 +52,7 @@ class DefaultSource:
         self._replicas = costs.table.replicas
         self._group_sizes = costs.network.group_sizes
         self._rows = np.array(costs.table.layer_rows)
-        self._zero = sorted(costs.problem.search.zero)
+        self._zero = costs.problem.zeros
         # By whether parameters are sharded: there are many such, and the oldest are dropped.
         self._matrices: tuple[_Matrices, _Matrices] = ({}, {})
         self._vectors: dict[Configuration, LevelVectors] = {}
@@ -135,7 +138,7 @@ class DefaultSource:
                 continue
             all_stages = range(1, self._most_stages(configuration, replicas) + 1)
             for zero, stages in product(self._zero, all_stages):
-                if not self.allows_stages(stages):
+                if not (self.allows_stages(stages) and fits_replicas(zero, replicas)):
                     continue
                 layers, largest = self._plain(pair, times, Sharding(zero, replicas, rounds))
                 total = layers + (stages - 1) * per_cut
@@ -151,9 +154,9 @@ class DefaultSource:
         self, pair: tuple[int, Configuration], times: Array, sharding: Sharding
     ) -> tuple[int, int]:
         """Return (sum, largest) of the layers' times with the least that rounds add to them."""
-        if sharding.round_operations:
-            least = self.least_sync_levels(pair[1], sharding.replicas)
-            rounds = round_times(self._table, pair, sharding, least)
+        if sharding.has_rounds:
+            least = self.least_sync_levels(pair[1], sharding.replicas, sharding.zero)
+            rounds = round_times(self._table, pair, sharding, copy_levels(least))
             if rounds is not None:
                 times = times + np.array(rounds, np.int64)[self._rows]
         return int(times.sum()), int(times.max())
@@ -204,7 +207,9 @@ class DefaultSource:
             matrices = self.matrices(group.pair, sharding)
             shared = NO_ROUNDS
             if matrices.has_rounds:
-                shared = frozenset({self.least_sync_levels(group.configuration, group.replicas)})
+                shared = frozenset(
+                    {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
+                )
             *inside, hop = self.least_levels(group.configuration)
             keys: list[StageKey] = []
             for stage, held in enumerate(self.held_by(stages)):
@@ -226,21 +231,28 @@ class DefaultSource:
         matrices, replicas = self.matrices(pair, sharding), sharding.replicas
         if not matrices.has_sync(replicas):
             return 0
-        sync = matrices.sync(replicas, frozenset({self.least_sync_levels(pair[1], replicas)}))
+        least = self.least_sync_levels(pair[1], replicas, sharding.zero)
+        sync = matrices.sync(replicas, frozenset({least}))
         if stages == 1:
             return int(sync[0, -1])
         if self._problem.job.objective == "fill-drain":
             return int(sync[0, 1])
         return max(int(np.diagonal(sync, 1).max()), -(-int(sync[0, -1]) // stages))
 
-    def least_sync_levels(self, configuration: Configuration, replicas: int) -> Levels:
-        """Return the least (dense, expert) levels of the copies of any device map."""
+    def least_sync_levels(
+        self, configuration: Configuration, replicas: int, zero: Zero = NOT_SHARDED
+    ) -> Levels:
+        """Return the least levels of the copies of any device map: `LevelVectors.sync_sets`.
+
+        Replicas are at least a block apart.
+        """
         tp, cp, ep, _ = configuration
-        vectors = self.vectors(configuration)
-        return (
-            vectors.level_of_span((cp * ep * replicas - 1) * tp),
-            vectors.level_of_span((replicas - 1) * tp * cp * ep + (cp - 1) * tp),
-        )
+        level, a = self.vectors(configuration).level_of_span, configuration.block_size
+        dense, expert = (replicas // zero.runs(name) for name in CLASSES)
+        inside = (level((cp * ep * dense - 1) * tp), level((expert - 1) * a + (cp - 1) * tp))
+        if zero.instances == 1:
+            return inside
+        return (*inside, level((replicas - dense) * a), level((replicas - expert) * a))
 
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
@@ -274,7 +286,7 @@ class DefaultSource:
         count = len(sets)
         shared: list[LevelSet] = [NO_ROUNDS] * count
         if self._matrices_of(cell).has_rounds:
-            shared = vectors.sync_sets(cell.device_map)
+            shared = vectors.sync_sets(cell.device_map, cell.zero)
         keys = [
             (levels, in_flight_1f1b(stage, count, cell.rounds), held, copies)
             for stage, (levels, held, copies) in enumerate(
@@ -329,7 +341,7 @@ class DefaultSource:
         of_stage = (
             matrices.exposed_sync if self._problem.job.objective == "fill-drain" else matrices.sync
         )
-        sets = self.vectors(cell.configuration).sync_sets(cell.device_map)
+        sets = self.vectors(cell.configuration).sync_sets(cell.device_map, cell.zero)
         keys = [(replicas, levels) for levels in reversed(sets)]
         return Chain(time, LazyMatrices(of_stage, keys))
 
@@ -357,9 +369,10 @@ class DefaultSource:
                     continue
                 stages = self._devices // (pair[1].block_size * replicas)
                 for zero in self._zero:
-                    yield MemoryCase(
-                        *pair, replicas, rounds, stages, self._table.usable_bytes, zero
-                    )
+                    if fits_replicas(zero, replicas):
+                        yield MemoryCase(
+                            *pair, replicas, rounds, stages, self._table.usable_bytes, zero
+                        )
 
     def _fewest_replicas(self, pair: tuple[int, Configuration]) -> tuple[int, ...]:
         """Return the fewest replicas for each number of rounds that limits the stashes."""

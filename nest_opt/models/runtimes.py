@@ -33,6 +33,8 @@ class Rule:
         Which configurations keep the rule; None if all do.
     whole_rounds
         Whether the data streams must divide the global batch.
+    one_zero
+        Whether both parameter classes have one ZeRO level.
     applies
         The problems, with their profiles as the rules before have left them,
         that the rule is about.
@@ -42,6 +44,7 @@ class Rule:
     search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     launches: Launches | None = None
     whole_rounds: bool = False
+    one_zero: bool = False
     applies: Callable[[Problem], bool] = lambda problem: True
 
 
@@ -149,6 +152,8 @@ def keep(problem: Problem, rule: Rule, runtime: str) -> Problem:
     """
     if rule.whole_rounds and problem.job.pad:
         problem = problem.model_copy(update={"job": problem.job.model_copy(update={"pad": False})})
+    if rule.one_zero:
+        problem = _join_zero(problem, rule, runtime)
     if rule.search:
         problem = _narrow(problem, rule, runtime)
     if rule.launches is not None:
@@ -164,6 +169,20 @@ def _narrow(problem: Problem, rule: Rule, runtime: str) -> Problem:
         if asked and allowed and not search[name]:
             raise _nothing_left(rule, runtime, f"{name} {', '.join(map(str, asked))}")
     return problem.model_copy(update={"search": SearchSpace(**search)})
+
+
+def _join_zero(problem: Problem, rule: Rule, runtime: str) -> Problem:
+    """Leave out ZeRO levels of dense parameters that experts may not have, and all of theirs."""
+    search = problem.search
+    if search.zero_expert is None:
+        return problem
+    known = search.zero_expert if problem.has_experts else search.zero
+    both = tuple(level for level in search.zero if level in known)
+    if not both:
+        asked = f"zero {', '.join(map(str, search.zero))} and zero_expert "
+        raise _nothing_left(rule, runtime, asked + ", ".join(map(str, search.zero_expert)))
+    values = {**_as_set(search), "zero": both, "zero_expert": None}
+    return problem.model_copy(update={"search": SearchSpace(**values)})
 
 
 def _leave_out(problem: Problem, rule: Rule, launches: Launches, runtime: str) -> Problem:

@@ -142,7 +142,7 @@ def outside_free(costs: Costs, placement: Placement) -> str | None:
             return f"microbatch {placement.microbatch}, {k}"
         if placement.replicas not in legal[placement.microbatch, k]:
             return f"dp {placement.replicas}"
-    if placement.zero not in search.zero:
+    if placement.zero not in costs.problem.zeros:
         return f"zero {placement.zero}"
     if search.pp and placement.stages not in search.pp:
         return f"pp {placement.stages}"

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from nest_opt.errors import PlanError
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 AlignedOrder = Literal["pp-inner", "dp-inner"]
 # The artifact of the NEST paper puts the last stage first.
@@ -178,14 +179,14 @@ class Cell:
     device_map
         Replicas, stages, rank order and pitch.
     zero
-        z, the ZeRO level.
+        z and h: the ZeRO levels, and over which copies.
     """
 
     microbatch: int
     configuration: Configuration
     rounds: int
     device_map: DeviceMap
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
 
     @property
     def pair(self) -> tuple[int, Configuration]:
@@ -224,14 +225,14 @@ class StagedCell:
     device_map
         The blocks.
     zero
-        z, the ZeRO level.
+        z and h: the ZeRO levels, and over which copies.
     """
 
     microbatch: int
     configurations: tuple[Configuration, ...]
     rounds: int
     device_map: Blocks
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
 
 
 AnyCell = Cell | StagedCell
@@ -256,7 +257,7 @@ class Placement:
     devices
         The blocks of order `listed`; None for other orders.
     zero
-        z, the ZeRO level of all stages and both parameter classes.
+        z and h: the ZeRO levels of all stages, and over which copies.
     """
 
     microbatch: int
@@ -267,7 +268,7 @@ class Placement:
     ends: tuple[int, ...]
     recompute: tuple[Recompute, ...]
     devices: ListedMap | None = None
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
 
     @property
     def stages(self) -> int:

@@ -11,7 +11,7 @@ from nest_opt.problem.base import Degree, Flag, Frozen, Identifier, Positive
 from nest_opt.problem.cluster import MAX_DEVICES
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import Recompute
-from nest_opt.problem.search import ZeroLevel
+from nest_opt.problem.zero import ZeroValue, zero_of, zero_value
 
 DeviceNumber = Annotated[int, Field(strict=True, ge=0, lt=MAX_DEVICES)]
 
@@ -50,7 +50,7 @@ class Plan(Frozen):
     ep: Degree = 1
     sp: Flag = False
     dp: Degree
-    zero: ZeroLevel = 0
+    zero: ZeroValue = 0
     order: PlanOrder
     pitch: Degree | None = None
     stages: tuple[PlanStage, ...] = Field(min_length=1)
@@ -135,7 +135,7 @@ class Plan(Frozen):
             ListedMap(tuple(stage.devices or () for stage in self.stages))
             if self.order == "listed"
             else None,
-            self.zero,
+            zero_of(self.zero),
         )
 
 
@@ -152,7 +152,7 @@ def plan_from_placement(
         ep=first.ep,
         sp=first.sp,
         dp=placement.replicas,
-        zero=placement.zero,
+        zero=zero_value(placement.zero),
         order=placement.order,
         pitch=placement.pitch or None,
         stages=tuple(

@@ -20,6 +20,7 @@ from nest_opt.problem.job import BytesPerParameter, Job
 from nest_opt.problem.problem import Problem
 from nest_opt.problem.profile import Collective, Configuration, Footprint, Profile
 from nest_opt.problem.search import SearchSpace
+from nest_opt.problem.zero import Zero
 
 __all__ = [
     "AntiColocation",
@@ -49,5 +50,6 @@ __all__ = [
     "SearchSpace",
     "TpInsideNode",
     "UserConstraint",
+    "Zero",
     "rule_of",
 ]
