@@ -99,9 +99,10 @@ class Oracle:
     problem
         The problem file's data.
     placement
-        microbatch, tp, cp, ep, sp, dp, zero (a level, or dense, expert and instances), order, pitch, ends, recompute; tp and sp
-        are lists of one value for each stage where these differ; order `listed`
-        comes with devices[stage][replica][rank].
+        microbatch, tp, cp, ep, sp, dp, zero, order, pitch, ends, recompute; tp and sp
+        are lists of one value for each stage where these differ; zero is a level, or
+        the levels dense and expert with instances; order `listed` comes with
+        devices[stage][replica][rank].
     """
 
     def __init__(self, problem: Data, placement: Data) -> None:
@@ -342,7 +343,7 @@ class Oracle:
         return [profile.get(f"{name}_parameters", 0) for profile in profiles]
 
     def _copies(self, stage: int, rank: Rank, name: str, replicas: range) -> list[int]:
-        """Return the devices of some replicas that hold the same parameters of a class as a rank."""
+        """Return the devices of some replicas that hold what a rank holds of a class."""
         return [
             self.device(replica, stage, other)
             for replica in replicas

@@ -122,12 +122,10 @@ def random_sharded_data(seed: int) -> dict[str, Any]:
     data["name"] = f"sharded-{seed}"
     rng = random.Random(f"sharded {seed}")
     search = data["search"]
-    search["zero"] = rng.sample(range(4), rng.randint(1, 3))
+    search["zero"] = rng.sample(range(rng.choice((0, 1, 1)), 4), rng.randint(1, 3))
     if rng.random() < 0.7:
         search["zero_expert"] = rng.sample(range(4), rng.randint(1, 3))
-    if rng.random() < 0.75:
-        search["zero_instances"] = rng.sample((1, 2, 2, 3, 4), rng.randint(1, 3))
-        search["zero_instances"] = sorted(set(search["zero_instances"]))
+    search["zero_instances"] = rng.choice(((1,), (1, 2), (2,), (3, 2), (1, 2, 3, 4), (4, 2), (3,)))
     if rng.random() < 0.6:
         _give_experts(rng, data)
     profiles = next(iter(data["model"]["layer_types"].values()))["profiles"]

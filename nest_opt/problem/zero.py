@@ -1,10 +1,11 @@
 """ZeRO levels: what is sharded over the copies of a parameter, and over which of them."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from nest_opt.problem.base import Degree, Frozen
+from nest_opt.problem.base import NUMBER, OBJECT, Degree, Frozen
 
 ZeroLevel = Annotated[int, Field(strict=True, ge=0, le=3)]
 
@@ -61,8 +62,15 @@ class ZeroFields(Frozen):
     instances: Degree = 1
 
 
+def _form(value: object) -> str:
+    """Return which of the two forms a value is meant to have: one error is enough."""
+    return OBJECT if isinstance(value, Mapping | ZeroFields) else NUMBER
+
+
 # One level for both classes over all copies, or all there is to say.
-ZeroValue = ZeroLevel | ZeroFields
+ZeroValue = Annotated[
+    Annotated[ZeroLevel, Tag(NUMBER)] | Annotated[ZeroFields, Tag(OBJECT)], Discriminator(_form)
+]
 
 
 def zero_of(value: int | ZeroFields) -> Zero:
