@@ -72,6 +72,7 @@ ONE_CONFIGURATION = Rule("one configuration for all stages", {"per_stage": ()})
 NO_GAPS = Rule("rank r runs on device r", {"pitch": ("tight",)})
 STAGES_OUTERMOST = Rule("stages are outermost in the order of ranks", {"order": ("dp-inner",)})
 WHOLE_ROUNDS = Rule("data streams divide the global batch", whole_rounds=True)
+ONE_ZERO = Rule("one ZeRO level for all parameters", one_zero=True)
 CP_OR_EP = Rule("cp and ep not both above 1", launches=lambda _, k: k.cp == 1 or k.ep == 1)
 
 RUNTIMES: dict[str, tuple[Rule, ...]] = {
@@ -79,6 +80,7 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         ONE_CONFIGURATION,
         NO_GAPS,
         WHOLE_ROUNDS,
+        ONE_ZERO,
         Rule("tp divides the attention heads", launches=_splits_heads),
         Rule("ep divides the experts", launches=_splits_experts),
         Rule("2 * cp divides the sequence", launches=_splits_sequence),
@@ -98,6 +100,9 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         NO_GAPS,
         WHOLE_ROUNDS,
         STAGES_OUTERMOST,
+        ONE_ZERO,
+        Rule("pipelines shard optimizer states at most", {"zero": (0, 1)}),
+        Rule("states are shared out over all copies", {"zero_instances": (1,)}),
         Rule("no context parallelism", launches=lambda _, k: k.cp == 1),
     ),
     "torchtitan": (
@@ -105,6 +110,7 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         NO_GAPS,
         WHOLE_ROUNDS,
         STAGES_OUTERMOST,
+        ONE_ZERO,
         Rule("2 * tp * cp divides the sequence", launches=_splits_sequence_by_tp_too),
         CP_OR_EP,
     ),
