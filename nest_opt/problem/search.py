@@ -6,6 +6,7 @@ from pydantic import Field, field_validator
 
 from nest_opt.problem.base import Degree, Flag, Frozen, Positive, first_repeated
 from nest_opt.problem.profile import Configuration, Recompute
+from nest_opt.problem.schedule import SCHEDULES, Schedule, ScheduleName
 from nest_opt.problem.zero import Zero, ZeroLevel
 
 Order = Literal["pp-inner", "dp-inner"]
@@ -14,6 +15,9 @@ Pitch = Literal["tight", "level", "spread"]
 PITCHES: tuple[Pitch, ...] = ("tight", "level", "spread")
 
 PerStage = Literal["tp", "sp"]
+
+# v of an interleaved schedule; more chunks than layers are no plan.
+Chunks = Annotated[int, Field(strict=True, ge=2, le=10**4)]
 
 Degrees = Annotated[tuple[Degree, ...], Field(min_length=1)]
 
@@ -29,7 +33,8 @@ class SearchSpace(Frozen):
     devices evenly. `per_stage` names the degrees that may differ by stage.
     `zero` are the levels of ZeRO, one for all stages of a plan; `zero_expert` those of
     expert parameters, the same as the dense ones' where left open; `zero_instances`
-    the runs of replicas that each hold all states.
+    the runs of replicas that each hold all states. `schedule` are the pipeline
+    schedules, and `chunks` the numbers of chunks of the interleaved one.
     """
 
     microbatch: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
@@ -46,6 +51,18 @@ class SearchSpace(Frozen):
     zero: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] = (0,)
     zero_expert: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] | None = None
     zero_instances: Degrees = (1,)
+    schedule: Annotated[tuple[ScheduleName, ...], Field(min_length=1)] = ("1f1b",)
+    chunks: Annotated[tuple[Chunks, ...], Field(min_length=1)] = (2, 4, 8)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules with their chunks, in the order of ties."""
+        return tuple(
+            Schedule(name, chunks)
+            for name in SCHEDULES
+            if name in self.schedule
+            for chunks in (sorted(self.chunks) if name == "interleaved" else (1,))
+        )
 
     def shared(self, k: Configuration) -> Configuration:
         """Return k with what may differ by stage left open: equal for all stages of a plan."""
