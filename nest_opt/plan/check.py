@@ -83,8 +83,8 @@ def _check_degrees(costs: Costs, placement: Placement) -> Iterator[Violation]:
     elif not fits_replicas(placement.zero, placement.replicas):
         yield Violation(
             "degrees",
-            f"zero {placement.zero} with {placement.zero.instances} instances",
-            f"a divisor of dp {placement.replicas} is needed",
+            f"zero {placement.zero}",
+            f"instances that divide dp {placement.replicas} are needed",
             "change one of the two",
         )
     free = costs.problem.search.per_stage
