@@ -437,6 +437,7 @@ def test_reports_say_what_is_sharded(tmp_path: Path) -> None:
         assert re.search(r" pp +zero ", report.stdout)
         assert re.search(r" 4 +\d +1/0 x2 ", report.stdout)
     assert "zero" not in run("solve", path, "--top", 2, "--fix", "zero=0").stdout
-    found = run_json("solve", path)
-    assert found["degrees"]["zero"] == {"dense": 1, "expert": 0, "instances": 2}
-    assert found["plan"]["zero"] == found["degrees"]["zero"]
+    found = run_json("solve", path, "--what-if", "zero=2")
+    assert found["plan"]["zero"] == {"dense": 1, "expert": 0, "instances": 2}
+    (answer,) = found["what_if"]
+    assert answer["degrees"]["zero"] == {"dense": 2, "expert": 0, "instances": 2}
