@@ -124,17 +124,17 @@ def _one_stage(data: dict[str, Any], replicas: int, **search: Any) -> list[dict[
 
 def _experts_unlike_others(data: dict[str, Any]) -> None:
     # To gather weights costs more than to reduce gradients twice.
-    data["job"]["bytes_per_parameter"] |= {"weights": 100, "gradients": 2}
+    data["job"]["bytes_per_parameter"] |= {"weights": 64, "gradients": 2}
     for profile in _one_stage(data, 4, zero=[1], zero_expert=[0, 1]):
         profile["expert_parameters"] = 1000
 
 
 def _shared_gradients(data: dict[str, Any]) -> None:
     # Stashes fit beside gradients that are shared out; else the forward is slow to repeat.
-    data["job"]["bytes_per_parameter"]["gradients"] = 300
+    data["job"]["bytes_per_parameter"]["gradients"] = 64
     data["cluster"]["device_kinds"]["device"]["memory_bytes"] = 370 * 10**6
     for profile in _one_stage(data, 4, zero=[1, 2]):
-        profile |= {"forward_s": 0.3, "dense_parameters": 10**5}
+        profile |= {"forward_s": 0.3, "dense_parameters": 5 * 10**5}
         profile["recompute"] = {
             "none": {"stash_bytes": 10**8},
             "full": {"stash_bytes": 0, "work_bytes": 10**8},
