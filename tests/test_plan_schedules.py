@@ -2,16 +2,29 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import pytest
+from cli_running import write
 from random_instances import random_problem
 from random_schedules import random_scheduled_placement, with_schedules
+from samples import problem_data
 
+from nest_opt import Plan, Problem, verify
+from nest_opt.certify.brute_force import brute_force
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import in_flight, runs
+from nest_opt.plan import Placement
+from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.plan.files import read_plan
+from nest_opt.plan.plan import plan_from_placement
+from nest_opt.problem.files import to_json_data
 from nest_opt.problem.schedule import SCHEDULES, Schedule, ScheduleName
+from nest_opt.problem.validation import build
 from nest_opt.simulate import StageTimes, peak_in_flight, peak_stash_bytes, simulate
 from nest_opt.simulate.plan import event_schedule, simulate_plan, stage_times
 
@@ -154,3 +167,79 @@ def test_chunks_go_round_the_pipeline() -> None:
             if worst:
                 return
     raise AssertionError("no plan of one replica with chunks")
+
+
+def scheduled_problem(name: ScheduleName, *, layers: int = 8, **search: Any) -> Problem:
+    """Return a problem of equal layers that searches one schedule on two stages."""
+    data = problem_data(layers=layers)
+    (profile,) = data["model"]["layer_types"]["block"]["profiles"]
+    profile |= {"backward_input_s": 0.01, "backward_weight_s": 0.008}
+    data["search"] = {"pp": [2], "dp": [1], "schedule": [name], "chunks": [2, 3], **search}
+    return build(Problem, data, "problem")
+
+
+def placed(problem: Problem) -> Placement:
+    """Return the best placement."""
+    found = brute_force(problem).placement
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_plan_file_keeps_its_schedule(name: ScheduleName, tmp_path: Path) -> None:
+    """Written and read again, a plan has the placement, the schedule and the chunks it had."""
+    problem = scheduled_problem(name)
+    placement = placed(problem)
+    value = evaluate(Costs(problem), placement).value_ps
+    plan = plan_from_placement(problem, placement, "fill-drain", value)
+    again = read_plan(write(tmp_path / "plan.json", to_json_data(plan)))
+    assert isinstance(again, Plan)
+    assert again.placement() == placement
+    assert again.placement().schedule.name == name
+    assert (again.stages[0].chunks is not None) == (name == "interleaved")
+    assert verify(again).violations == ()
+
+
+def violations(problem: Problem, placement: Placement) -> list[str]:
+    """Return what the checker finds, in words."""
+    return [f"{v.found}: {v.allowed}" for v in check(Costs(problem), placement)]
+
+
+def test_a_schedule_that_is_not_searched_is_a_violation() -> None:
+    """So is a number of chunks; both name what is allowed."""
+    problem = scheduled_problem("interleaved", chunks=[2])
+    plain = placed(scheduled_problem("1f1b"))
+    assert violations(problem, plain) == ["1f1b: interleaved, 2 chunks is allowed"]
+    three = placed(scheduled_problem("interleaved", chunks=[3]))
+    assert violations(problem, three) == ["interleaved, 3 chunks: interleaved, 2 chunks is allowed"]
+
+
+def test_rounds_that_stages_do_not_divide_are_a_violation() -> None:
+    """Interleaving takes a multiple of S rounds."""
+    problem = scheduled_problem("interleaved")
+    placement = placed(problem)
+    job = problem.job.model_copy(update={"global_batch": 9})
+    assert violations(problem.model_copy(update={"job": job}), placement) == [
+        f"{placement.schedule} with 9 rounds on 2 stages: 2 stages or more and a multiple of 2 "
+        "rounds are needed"
+    ]
+
+
+def test_unequal_chunks_are_a_violation() -> None:
+    """All but the first and the last chunk have one size; those two have any."""
+    problem = scheduled_problem("interleaved")
+    placement = replace(placed(problem), schedule=Schedule("interleaved", 2))
+    assert violations(problem, replace(placement, ends=(1, 3, 4, 8))) == [
+        "chunks of 1, 2, 1, 4 layers: equal ones are needed but for the first and the last"
+    ]
+    assert violations(problem, replace(placement, ends=(1, 3, 5, 8))) == []
+
+
+def test_too_few_rounds_for_zb_h1_are_a_violation() -> None:
+    """ZB-H1 takes at least S rounds."""
+    problem = scheduled_problem("zb-h1")
+    placement = placed(problem)
+    job = problem.job.model_copy(update={"global_batch": 1})
+    assert violations(problem.model_copy(update={"job": job}), placement) == [
+        "zb-h1 with 1 rounds on 2 stages: at least 2 rounds are needed"
+    ]
