@@ -113,7 +113,7 @@ def test_files_that_cannot_be_used(
 @pytest.mark.parametrize(
     ("call", "command"),
     [
-        ("if high - low > most:", "solve"),
+        ("if layers > most:", "solve"),
         ("range(len(problem.model.ids) - most)", "solve"),
         ("rng.randint(1, len(problem.model.ids))", "crosscheck"),
     ],
