@@ -24,8 +24,16 @@ DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
 
 
 def degree_names(plans: Iterable[Plan | None]) -> tuple[str, ...]:
-    """Return the columns of a table of plans' degrees; `zero` where any shards anything."""
-    return (*DEGREES, "zero") if any(plan and zero_of(plan.zero) for plan in plans) else DEGREES
+    """Return the columns of a table of plans' degrees.
+
+    `zero` is one where any shards anything, `schedule` where any is not 1F1B.
+    """
+    shown = [plan for plan in plans if plan]
+    return (
+        *DEGREES,
+        *(("zero",) if any(zero_of(plan.zero) for plan in shown) else ()),
+        *(("schedule",) if any(plan.schedule != "1f1b" for plan in shown) else ()),
+    )
 
 
 def degree_cells(plan: Plan, names: Sequence[str]) -> list[str]:
@@ -38,7 +46,14 @@ def degree_cells(plan: Plan, names: Sequence[str]) -> list[str]:
         by_stage(["on" if k.sp else "off" for k in stages]),
         *map(str, (plan.dp, len(stages))),
         *([str(zero_of(plan.zero))] if "zero" in names else []),
+        *([_schedule_text(plan)] if "schedule" in names else []),
     ]
+
+
+def _schedule_text(plan: Plan) -> str:
+    """Return a plan's schedule, with its chunks as a factor."""
+    schedule = plan.placement().schedule
+    return f"{schedule.name} x{schedule.chunks}" if schedule.is_interleaved else schedule.name
 
 
 def _map_text(plan: Plan) -> str:
