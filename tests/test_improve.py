@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from random_graphs import random_graph_data
-from random_instances import random_artifact_data, random_problem
+from random_instances import random_artifact_data, random_problem, random_sharded_data
 
 from nest_opt import InstanceError, Plan, Problem, improve, solve, verify
 from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans
@@ -27,11 +27,22 @@ from nest_opt.problem.files import read_problem
 from nest_opt.problem.validation import build
 
 ROOT = Path(__file__).resolve().parent.parent
-SEEDS = range(80)
+# From SHARDED on, problems with ZeRO levels of each class and runs of replicas.
+SHARDED = 1000
+SEEDS = (*range(70), *range(SHARDED, SHARDED + 20))
 MOST_PLANS = 6_000
-DEGREES = ("microbatch", "tp", "cp", "ep", "sp", "dp", "pp", "zero", "schedule", "chunks")
+DEGREES = ("microbatch", "tp", "cp", "ep", "sp", "dp", "pp", "schedule", "chunks")
+ZERO = ("zero", "zero_expert", "zero_instances")
 MOVE_BOUNDARIES = {"boundaries", "pp", "schedule", "chunks"}
 Valued = tuple[Placement, int]
+
+
+@cache
+def drawn_problem(seed: int) -> Problem:
+    """Return the problem of a seed."""
+    if seed < SHARDED:
+        return random_problem(seed)
+    return build(Problem, random_sharded_data(seed - SHARDED), f"seed {seed}")
 
 
 def narrowed(problem: Problem, **values: Any) -> Problem:
@@ -43,7 +54,7 @@ def narrowed(problem: Problem, **values: Any) -> Problem:
 @cache
 def legal_plans(seed: int, orders: tuple[str, ...], pitches: tuple[str, ...]) -> list[Valued]:
     """Return every legal plan of a seed's problem with these orders and pitches, and its value."""
-    problem = narrowed(random_problem(seed), order=orders, pitch=pitches)
+    problem = narrowed(drawn_problem(seed), order=orders, pitch=pitches)
     return list(every_plan(problem))
 
 
@@ -58,15 +69,18 @@ def every_plan(problem: Problem) -> Iterator[Valued]:
                 yield placement, plan.value_ps
 
 
-def degrees(placement: Placement) -> dict[str, Any]:
+def degrees(problem: Problem, placement: Placement) -> dict[str, Any]:
     """Return the degrees of a placement by name."""
+    named = problem.has_experts and problem.search.zero_expert is not None
     k = placement.configurations[0]
     return {
         "microbatch": placement.microbatch,
         **k._asdict(),
         "dp": placement.replicas,
         "pp": placement.stages,
-        "zero": placement.zero,
+        "zero": placement.zero.dense,
+        **({"zero_instances": placement.zero.instances} if placement.zero else {}),
+        **({"zero_expert": placement.zero.expert} if named else {}),
         "schedule": placement.schedule.name,
         **({"chunks": placement.schedule.chunks} if placement.schedule.is_interleaved else {}),
     }
@@ -83,12 +97,12 @@ def keeps(
     problem: Problem, held: dict[str, Any], released: tuple[str, ...], placement: Placement
 ) -> bool:
     """Whether a plan differs from what is held in what is released alone."""
-    found = degrees(placement)
+    found = degrees(problem, placement)
     open_too = {"chunks"} if "schedule" in released else set()
     fixed = {
         name: value
         for name, value in held.items()
-        if name in DEGREES and name not in {*released, *open_too}
+        if name in (*DEGREES, *ZERO) and name not in {*released, *open_too}
     }
     differing = {name for name, value in fixed.items() if found.get(name, value) != value}
     if differing == {"sp"} and "tp" in released:
@@ -112,7 +126,7 @@ def expected(
     seed: int, held: dict[str, Any], released: tuple[str, ...], trade: bool = True
 ) -> int | None:
     """Return the least value of what a change reaches, by trying every plan."""
-    problem = random_problem(seed)
+    problem = drawn_problem(seed)
     asked = {
         name: (held[name],)
         if name in held and name not in released
@@ -123,15 +137,17 @@ def expected(
         value
         for placement, value in legal_plans(seed, asked["order"], asked["pitch"])
         if keeps(problem, held, released, placement)
-        and (len(released) < 2 or not trade or traded(held, released, placement))
+        and (len(released) < 2 or not trade or traded(problem, held, released, placement))
     ]
     return min(values, default=None)
 
 
-def traded(held: dict[str, Any], released: tuple[str, ...], placement: Placement) -> bool:
+def traded(
+    problem: Problem, held: dict[str, Any], released: tuple[str, ...], placement: Placement
+) -> bool:
     """Whether two degrees differ, and their product does not."""
     first, second = released
-    found = degrees(placement)
+    found = degrees(problem, placement)
     return (
         found[first] != held[first] and found[first] * found[second] == held[first] * held[second]
     )
@@ -139,7 +155,7 @@ def traded(held: dict[str, Any], released: tuple[str, ...], placement: Placement
 
 def drawn(seed: int) -> tuple[random.Random, Problem, list[Valued]] | None:
     """Return a seed's problem and its legal plans, None if there are none or too many."""
-    problem = random_problem(seed)
+    problem = drawn_problem(seed)
     try:
         if solve(problem).status != "optimal":
             return None
@@ -216,7 +232,7 @@ def test_single_changes_of_a_plan_are_the_best_there_are(seed: int) -> None:
     plan = held_plan(problem, placement, value_ps)
     result = improve(plan)
     held = {
-        **degrees(placement),
+        **degrees(problem, placement),
         "recompute": placement.recompute,
         "boundaries": placement.ends,
         **{name: result.given.configuration.held[name] for name in ("order", "pitch")},
@@ -240,7 +256,7 @@ def test_single_changes_of_stated_degrees_are_the_best_there_are(seed: int) -> N
     if found is None:
         return
     rng, problem, plans = found
-    values = degrees(rng.choice(plans)[0])
+    values = degrees(problem, rng.choice(plans)[0])
     if rng.random() < 0.5:
         # Other degrees, which may fit nowhere.
         values = {name: rng.choice(known_values(problem, name)) for name in values}

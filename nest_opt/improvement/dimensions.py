@@ -125,6 +125,13 @@ def _has_pitch(costs: Costs, placement: Placement, _: Any, kind: Any) -> bool:
     return legal and (placement.pitch in found or (count == 1 and bool(found)))
 
 
+def _zero_expert(costs: Costs, placement: Placement) -> int | None:
+    """Return the level of experts, None where it is the dense parameters' whatever that is."""
+    problem = costs.problem
+    follows = problem.search.zero_expert is None or not problem.has_experts
+    return None if follows else placement.zero.expert
+
+
 def _chunks(_: Costs, placement: Placement) -> int | None:
     """Return the chunks of each stage, None unless they are interleaved."""
     return placement.schedule.chunks if placement.schedule.is_interleaved else None
@@ -150,7 +157,9 @@ DIMENSIONS: tuple[Dimension, ...] = (
     Dimension("sp", lambda _, p: _shared(k.sp for k in p.configurations), text=_flag_text),
     Dimension("dp", lambda _, p: p.replicas, scales=True),
     Dimension("pp", lambda _, p: p.stages, scales=True, takes_along=(BOUNDARIES,)),
-    Dimension("zero", lambda _, p: p.zero),
+    Dimension("zero", lambda _, p: p.zero.dense),
+    Dimension("zero_expert", _zero_expert),
+    Dimension("zero_instances", lambda _, p: p.zero.instances if p.zero else None),
     Dimension("schedule", lambda _, p: p.schedule.name, takes_along=("chunks", BOUNDARIES)),
     Dimension("chunks", _chunks, takes_along=(BOUNDARIES,)),
     Dimension(
@@ -186,7 +195,8 @@ def moves(costs: Costs, before: Held, after: Placement) -> tuple[Move, ...]:
     """Return what differs between values of dimensions and a placement, in the table's order.
 
     A dimension of which the placement has no value is left out: the kind of
-    pitch of stages that differ in size, the chunks of none that are interleaved.
+    pitch of stages that differ in size, the chunks of none that are interleaved,
+    the runs of replicas where nothing is sharded.
     """
     return tuple(
         Move(each.name, before[each.name], value)

@@ -137,12 +137,13 @@ def _refuse_unknown(problem: Problem, held: Held) -> None:
         searched = BY_NAME[name].searched
         known = known_values(problem, name) if searched else ()
         for each in searched(value) if searched else ():
-            if known and each not in known:
+            if each not in known:
                 shown = known if len(known) <= _SHOWN else (*known[: _SHOWN - 1], "...", known[-1])
+                has = ", ".join(map(_word, shown)) or "none of its own"
                 raise InstanceError(
                     f"configuration: found {name} {_word(each)}, which the search space does not "
-                    f"have (it has {', '.join(map(_word, shown))}): choose one of these, or widen "
-                    f"problem.search.{name} (--fix {name}=...)"
+                    f"have (it has {has}): choose one of these, or widen problem.search.{name} "
+                    f"(--fix {name}=...)"
                 )
 
 
