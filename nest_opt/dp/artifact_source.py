@@ -276,6 +276,6 @@ class ArtifactSource:
         """Return nothing for each stage: there are no constraints here."""
         return [None] * stages
 
-    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
-        """Return the bytes of every interval of S stages, last stage first."""
-        return [self.memory(case, place) for place in range(1, stages + 1)]
+    def places(self, case: MemoryCase, stages: int) -> list[int]:
+        """Return each stage's number from the end, 1 being the last."""
+        return list(range(stages, 0, -1))

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from itertools import product
+from math import isqrt
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from nest_opt.cost.build import build_cost_table, legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight, rounds_per_batch
+from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
 from nest_opt.cost.sharding import Sharding, round_times
 from nest_opt.dp.chain import INFINITE, Array, Chain
+from nest_opt.dp.closed_form import LayerTimes, closed_form_ps, layer_times
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
 from nest_opt.dp.matrices import (
     NO_ROUNDS,
@@ -24,12 +25,13 @@ from nest_opt.dp.matrices import (
 )
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Group, MemoryCase
+from nest_opt.dp.thresholds import load_weight
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
-from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -51,14 +53,13 @@ class DefaultSource:
         self._group_sizes = costs.network.group_sizes
         self._rows = np.array(costs.table.layer_rows)
         self._zero = sorted(costs.problem.search.zero)
+        self._schedules = costs.problem.search.schedules
         # By whether parameters are sharded: there are many such, and the oldest are dropped.
         self._matrices: tuple[_Matrices, _Matrices] = ({}, {})
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
-        self._with_maps: dict[tuple[Configuration, int, int], bool] = {}
-        self._least: dict[
-            tuple[tuple[int, Configuration], int, int, Sharding], tuple[int, int]
-        ] = {}
+        self._with_maps: dict[tuple[Configuration, int, int, bool], bool] = {}
+        self._least: dict[object, tuple[int, int]] = {}
 
     def relaxed(self, problem: Problem) -> "DefaultSource":
         """Return the cells under fewer constraints, or with a padded batch: for `fits` alone.
@@ -126,38 +127,64 @@ class DefaultSource:
         microbatch, configuration = pair
         a = configuration.block_size
         job = self._problem.job
-        *inside, hop = self.least_levels(configuration)
+        *inside, _ = self.least_levels(configuration)
         times = self.matrices(pair).plain_layer_times(tuple(inside))
-        per_cut = 2 * self.matrices(pair).least_hop(hop)
         for replicas in self._replicas[pair]:
             rounds = rounds_per_batch(job, microbatch, configuration.ep, replicas)
             assert rounds is not None
             if not self._restriction.allows_replicas(replicas):
                 continue
             all_stages = range(1, self._most_stages(configuration, replicas) + 1)
-            for zero, stages in product(self._zero, all_stages):
-                if not self.allows_stages(stages):
-                    continue
-                layers, largest = self._plain(pair, times, Sharding(zero, replicas, rounds))
-                total = layers + (stages - 1) * per_cut
-                slowest = max(largest, -(-total // stages))
-                weights = objective_weights(job.objective, stages, rounds)
-                bound = weights.sum_weight * total + weights.max_weight * slowest
-                yield Group(
-                    bound, a * replicas * stages, stages, replicas, microbatch, configuration,
-                    rounds, zero,
-                )  # fmt: skip
+            plain = {
+                zero: self._plain(pair, times, Sharding(zero, replicas, rounds))
+                for zero in self._zero
+            }
+            for stages in filter(self.allows_stages, all_stages):
+                for schedule in self._schedules:
+                    if not self._runs(schedule, stages, rounds):
+                        continue
+                    hops = self._least_hops(pair, schedule, stages)
+                    weights = objective_weights(job.objective, stages, rounds, schedule)
+                    dominated = schedule.name == "gpipe" and ONE_F_ONE_B in self._schedules
+                    for zero in self._zero:
+                        bound = closed_form_ps(plain[zero], hops, stages, weights)
+                        yield Group(
+                            bound, a * replicas * stages, stages, replicas, microbatch,
+                            configuration, rounds, zero, schedule, dominated,
+                        )  # fmt: skip
+
+    def _runs(self, schedule: Schedule, stages: int, rounds: int) -> bool:
+        """Whether a schedule has plans of S stages and m rounds: each chunk has a layer."""
+        enough = stages * schedule.chunks <= self._table.layer_count
+        return enough and runs(schedule, stages, rounds)
+
+    def _least_hops(self, pair: tuple[int, Configuration], schedule: Schedule, stages: int) -> int:
+        """Return the least that all hops of a pipeline take: two at each end of a chunk.
+
+        Those from the last stage round to the first are longer.
+        """
+        matrices, around = self.matrices(pair), schedule.chunks - 1
+        *_, level = self.least_levels(pair[1])
+        hops = (stages - 1) * schedule.chunks * matrices.least_hop(level)
+        if around:
+            hops += around * matrices.least_hop(self._least_level_around(pair[1], stages))
+        return 2 * hops
+
+    def _least_level_around(self, configuration: Configuration, stages: int) -> int:
+        """Return the least level of a hop between the last and the first of S stages."""
+        return self.vectors(configuration).level_of_span((stages - 1) * configuration.block_size)
 
     def _plain(
         self, pair: tuple[int, Configuration], times: Array, sharding: Sharding
-    ) -> tuple[int, int]:
-        """Return (sum, largest) of the layers' times with the least that rounds add to them."""
+    ) -> LayerTimes:
+        """Return the layers' times with the least that rounds add to them."""
         if sharding.round_operations:
             least = self.least_sync_levels(pair[1], sharding.replicas)
             rounds = round_times(self._table, pair, sharding, least)
             if rounds is not None:
                 times = times + np.array(rounds, np.int64)[self._rows]
-        return int(times.sum()), int(times.max())
+        gradients = np.array(self._table.pairs[pair].weight_gradient_ps, np.int64)[self._rows]
+        return layer_times(times, gradients)
 
     def allows_stages(self, stages: int) -> bool:
         """Whether search space and constraints allow a number of stages."""
@@ -185,20 +212,27 @@ class DefaultSource:
         slowest, total = self._relaxed(group)
         if total >= INFINITE:
             return None
-        weights = objective_weights(self._problem.job.objective, group.stages, group.rounds)
-        bound = weights.sum_weight * total + weights.max_weight * slowest
+        weights = self._weights_of(group)
+        bound = weights.sum_weight * total + load_weight(weights) * slowest
         if weights.sync:
-            bound += self._least_sync(sharding, group.pair, group.stages)
+            bound += self._least_sync(sharding, group.pair, group.stages, group.schedule)
         return bound
 
+    def _weights_of(self, group: Group) -> ObjectiveWeights:
+        return objective_weights(
+            self._problem.job.objective, group.stages, group.rounds, group.schedule
+        )
+
     def _relaxed(self, group: Group) -> tuple[int, int]:
-        """Return (least max F, least sum F) at the least levels possible.
+        """Return (least max load, least sum of fills) at the least levels possible.
 
         Ends of pipelines with the same stashes and pins are found once.
         """
         sharding, stages = _sharding_of(group), group.stages
+        weights = self._weights_of(group)
+        flights = self._flights(group.schedule, stages, group.rounds)
         key = (
-            group.pair, min(group.rounds, stages), stages,
+            group.pair, tuple(flights), weights if weights.has_loads else None,
             sharding if sharding.zero else NOTHING_SHARDED,
         )  # fmt: skip
         if key not in self._least:
@@ -208,21 +242,31 @@ class DefaultSource:
                 shared = frozenset({self.least_sync_levels(group.configuration, group.replicas)})
             *inside, hop = self.least_levels(group.configuration)
             keys: list[StageKey] = []
-            for stage, held in enumerate(self.held_by(stages)):
+            for stage, (flight, held) in enumerate(zip(flights, self.held_by(stages), strict=True)):
                 level_in = hop if stage else NO_HOP
                 level_out = hop if stage < stages - 1 else NO_HOP
                 levels = frozenset({(*inside, level_in, level_out)})
-                flight = in_flight(ONE_F_ONE_B, stage, stages, group.rounds)
                 keys.append((levels, flight, held, shared))
-            self._least[key] = matrices.least(keys[::-1])
+            self._least[key] = matrices.least(keys[::-1], weights)
         return self._least[key]
 
-    def _least_sync(self, sharding: Sharding, pair: tuple[int, Configuration], stages: int) -> int:
+    @staticmethod
+    def _flights(schedule: Schedule, stages: int, rounds: int) -> list[int]:
+        """Return the stashes in flight of each stage."""
+        return [in_flight(schedule, stage, stages, rounds) for stage in range(stages)]
+
+    def _least_sync(
+        self,
+        sharding: Sharding,
+        pair: tuple[int, Configuration],
+        stages: int,
+        schedule: Schedule,
+    ) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.
 
         The first stage holds at least the first layer and hides nothing; with
-        one stage it holds all. Under `nest` some stage has the largest layer,
-        and an even share of all layers' bytes at least.
+        one stage it holds all. Where nothing hides sync, some stage has the
+        largest layer, and an even share of all layers' bytes at least.
         """
         matrices, replicas = self.matrices(pair, sharding), sharding.replicas
         if not matrices.has_sync(replicas):
@@ -230,9 +274,13 @@ class DefaultSource:
         sync = matrices.sync(replicas, frozenset({self.least_sync_levels(pair[1], replicas)}))
         if stages == 1:
             return int(sync[0, -1])
-        if self._problem.job.objective == "fill-drain":
+        if self._hides_sync(schedule):
             return int(sync[0, 1])
         return max(int(np.diagonal(sync, 1).max()), -(-int(sync[0, -1]) // stages))
+
+    def _hides_sync(self, schedule: Schedule) -> bool:
+        """Whether the drain of earlier stages hides sync."""
+        return self._problem.job.objective == "fill-drain" and drains(schedule)
 
     def least_sync_levels(self, configuration: Configuration, replicas: int) -> Levels:
         """Return the least (dense, expert) levels of the copies of any device map."""
@@ -246,7 +294,14 @@ class DefaultSource:
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
         return [
-            Cell(group.microbatch, group.configuration, group.rounds, device_map, group.zero)
+            Cell(
+                group.microbatch,
+                group.configuration,
+                group.rounds,
+                device_map,
+                group.zero,
+                group.schedule,
+            )  # fmt: skip
             for device_map in self._maps(
                 group.configuration.block_size, group.replicas, group.stages
             )
@@ -266,7 +321,9 @@ class DefaultSource:
 
     def weights(self, cell: Cell) -> ObjectiveWeights:
         """Return the objective of a cell."""
-        return objective_weights(self._problem.job.objective, cell.device_map.stages, cell.rounds)
+        return objective_weights(
+            self._problem.job.objective, cell.device_map.stages, cell.rounds, cell.schedule
+        )
 
     def _keys(self, cell: Cell) -> list[StageKey]:
         """Return what the time of each stage depends on, last stage first."""
@@ -276,12 +333,8 @@ class DefaultSource:
         shared: list[LevelSet] = [NO_ROUNDS] * count
         if self._matrices_of(cell).has_rounds:
             shared = vectors.sync_sets(cell.device_map)
-        keys = [
-            (levels, in_flight(cell.schedule, stage, count, cell.rounds), held, copies)
-            for stage, (levels, held, copies) in enumerate(
-                zip(sets, self.held_by(count), shared, strict=True)
-            )
-        ]
+        flights = self._flights(cell.schedule, count, cell.rounds)
+        keys = list(zip(sets, flights, self.held_by(count), shared, strict=True))
         return keys[::-1]
 
     def held(self, stages: int) -> list[Held] | None:
@@ -309,30 +362,31 @@ class DefaultSource:
         """Return the objective's terms in F, each at its least, plus the least sync."""
         if not self._restriction.allows_map(cell.device_map):
             return None
-        slowest, total = self._matrices_of(cell).least(self._keys(cell))
         weights = self.weights(cell)
+        slowest, total = self._matrices_of(cell).least(self._keys(cell), weights)
         if slowest >= INFINITE:
             return None
-        bound = weights.sum_weight * total + weights.max_weight * slowest
+        bound = weights.sum_weight * total + load_weight(weights) * slowest
         if weights.sync:
             device_map = cell.device_map
             sharding = Sharding(cell.zero, device_map.replicas, cell.rounds)
-            bound += self._least_sync(sharding, cell.pair, device_map.stages)
+            bound += self._least_sync(sharding, cell.pair, device_map.stages, cell.schedule)
         return bound
 
     def chain(self, cell: Cell) -> Chain:
         """Return a cell's matrices."""
         matrices = self._matrices_of(cell)
         replicas = cell.device_map.replicas
-        time = LazyMatrices(matrices.stage_time, self._keys(cell))
-        if not self.weights(cell).sync or not matrices.has_sync(replicas):
-            return Chain(time, None)
-        of_stage = (
-            matrices.exposed_sync if self._problem.job.objective == "fill-drain" else matrices.sync
-        )
+        weights = self.weights(cell)
+        of_stages = [(weights, key) for key in self._keys(cell)]
+        time = LazyMatrices(matrices.load, of_stages)
+        fill = LazyMatrices(matrices.fill, of_stages) if weights.has_loads else None
+        if not weights.sync or not matrices.has_sync(replicas):
+            return Chain(time, None, fill)
+        of_stage = matrices.exposed_sync if self._hides_sync(cell.schedule) else matrices.sync
         sets = self.vectors(cell.configuration).sync_sets(cell.device_map)
         keys = [(replicas, levels) for levels in reversed(sets)]
-        return Chain(time, LazyMatrices(of_stage, keys))
+        return Chain(time, LazyMatrices(of_stage, keys), fill)
 
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
         """Return the mode of least F that fits a stage."""
@@ -350,25 +404,37 @@ class DefaultSource:
         for pair, degrees in self._replicas.items():
             if not self._restriction.allows_pair(*pair):
                 continue
-            if self.every_map_allowed:
-                degrees = self._fewest_replicas(pair)
-            for replicas in filter(self._restriction.allows_replicas, degrees):
-                rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
-                if rounds is None:
-                    continue
-                stages = self._devices // (pair[1].block_size * replicas)
-                for zero in self._zero:
-                    yield MemoryCase(
-                        *pair, replicas, rounds, stages, self._table.usable_bytes, zero
-                    )
+            for schedule in self._schedules:
+                if self.every_map_allowed:
+                    degrees = self._fewest_replicas(pair, schedule)
+                for replicas in filter(self._restriction.allows_replicas, degrees):
+                    rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
+                    if rounds is None:
+                        continue
+                    stages = self._devices // (pair[1].block_size * replicas)
+                    for zero in self._zero:
+                        yield MemoryCase(
+                            *pair, replicas, rounds, stages, self._table.usable_bytes, zero,
+                            schedule,
+                        )  # fmt: skip
 
-    def _fewest_replicas(self, pair: tuple[int, Configuration]) -> tuple[int, ...]:
-        """Return the fewest replicas for each number of rounds that limits the stashes."""
+    def _fewest_replicas(
+        self, pair: tuple[int, Configuration], schedule: Schedule
+    ) -> tuple[int, ...]:
+        """Return the fewest replicas for each number of rounds that makes a difference.
+
+        Under 1F1B it limits the stashes if it is below that of stages; others
+        hold as many as there are rounds, or run some numbers of rounds alone.
+        """
         if self._problem.search.dp:
             return tuple(sorted(self._problem.search.dp))
         streams = -(-self._problem.job.global_batch // (pair[0] * pair[1].ep))
-        limited = (-(-streams // rounds) for rounds in range(1, self._table.layer_count))
-        return tuple(sorted({1, *limited}))
+        if schedule == ONE_F_ONE_B:
+            limited = {-(-streams // rounds) for rounds in range(1, self._table.layer_count)}
+            return tuple(sorted({1, *limited}))
+        # As many replicas as rounds, and as few, make every quotient between them.
+        few = range(1, isqrt(streams) + 2)
+        return tuple(sorted({*few, *(-(-streams // rounds) for rounds in few)}))
 
     @property
     def every_map_allowed(self) -> bool:
@@ -385,16 +451,17 @@ class DefaultSource:
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether some legal device map with S stages exists, memory aside."""
-        if not self.allows_stages(stages):
+        if not self.allows_stages(stages) or not self._runs(case.schedule, stages, case.rounds):
             return False
         if self.every_map_allowed:
             return True
         if not self._may_have_levels(case.configuration, stages):
             return False
-        key = (case.configuration, case.replicas, stages)
+        around = case.schedule.is_interleaved
+        key = (case.configuration, case.replicas, stages, around)
         if key not in self._with_maps:
             self._with_maps[key] = any(
-                self._allows_map(case.configuration, device_map)
+                self._allows_map(case.configuration, device_map, around)
                 for device_map in self._maps(case.configuration.block_size, case.replicas, stages)
             )
         return self._with_maps[key]
@@ -410,13 +477,15 @@ class DefaultSource:
         pipeline = self.vectors(configuration).level_of_span(stages * configuration.block_size - 1)
         return self._restriction.allows_levels(tp, pipeline if stages > 1 else NO_HOP)
 
-    def _allows_map(self, configuration: Configuration, device_map: DeviceMap) -> bool:
+    def _allows_map(
+        self, configuration: Configuration, device_map: DeviceMap, goes_round: bool
+    ) -> bool:
         """Whether a device map, levels included, is what the constraints leave."""
         if not self._restriction.allows_map(device_map):
             return False
         if not self._restriction.limits_levels:
             return True
-        worst = self.vectors(configuration).worst_levels(device_map)
+        worst = self.vectors(configuration).worst_levels(device_map, goes_round)
         return self._restriction.allows_levels(*worst)
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
@@ -433,17 +502,13 @@ class DefaultSource:
         sharding = Sharding(case.zero, case.replicas, case.rounds)
         return self.matrices((case.microbatch, case.configuration), sharding)
 
-    def memory(self, case: MemoryCase, place: int) -> Array:
-        """Return the least bytes of every interval as the last stage but place - 1."""
-        return self._memory_of(case).memory(min(place, case.rounds))
+    def places(self, case: MemoryCase, stages: int) -> list[int]:
+        """Return the stashes in flight of each stage."""
+        return self._flights(case.schedule, stages, case.rounds)
 
-    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
-        """Return the least bytes of every interval of S stages, last stage first."""
-        held = reversed(self.held_by(stages))
-        return [
-            with_held(self.memory(case, place), layers)
-            for place, layers in enumerate(held, start=1)
-        ]
+    def memory(self, case: MemoryCase, place: int) -> Array:
+        """Return the least bytes of every interval with so many stashes in flight."""
+        return self._memory_of(case).memory(place)
 
 
 def _sharding_of(group: Group) -> Sharding:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from nest_opt.dp.chain import INFINITE, UNLIMITED, Chain, first_ends
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, Chain, first_ends
+from nest_opt.dp.matrices import with_held
 from nest_opt.dp.needs import Needs, least_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
@@ -75,6 +76,14 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices, configurations)
 
 
+def _memory(source: CellSource, case: MemoryCase, stages: int) -> list[Array]:
+    """Return the least bytes of every interval of S stages, last stage first."""
+    held = source.held(stages)
+    assert held is not None
+    places = zip(source.places(case, stages), held, strict=True)
+    return [with_held(source.memory(case, place), layers) for place, layers in places][::-1]
+
+
 def _useful_bytes(
     case: MemoryCase, stages: int, closest: _Closest | None, devices: int | None
 ) -> int:
@@ -112,7 +121,7 @@ def _may_improve(
 def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int, StageEvaluation]:
     """Return number and terms of the heaviest stage of the closest placement."""
     case, stages = closest.case, closest.stages
-    used = source.memory_of(case, stages)
+    used = _memory(source, case, stages)
     passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
     ends = first_ends(passes, 0)
     a = case.configuration.block_size
@@ -123,6 +132,7 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
         case.rounds,
         DeviceMap(a, case.replicas, stages, order, stages * a),
         case.zero,
+        case.schedule,
     )
     found = []
     for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):

@@ -7,11 +7,13 @@ from typing import TypeAlias, overload
 
 import numpy as np
 
+from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
-from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, copies
+from nest_opt.cost.table import CLASSES, MAX_TOTAL, CostTable, ParameterClass, copies
 from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
 from nest_opt.dp.rules import Restriction
+from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Recompute
 
@@ -66,14 +68,14 @@ def with_held(matrix: Array, held: Held) -> Array:
 
 @dataclass
 class Suffix:
-    """The last stages of a pipeline: least max F and least sum F from each layer on.
+    """The last stages of a pipeline: least max load and least sum of fills from each layer on.
 
     Cells whose level vectors end alike share these, through `longer`.
     """
 
     max_ps: Array
     sum_ps: Array
-    longer: dict[StageKey, "Suffix"] = field(default_factory=dict)
+    longer: dict[tuple[StageKey, ObjectiveWeights | None], "Suffix"] = field(default_factory=dict)
 
 
 class PairMatrices:
@@ -107,7 +109,7 @@ class PairMatrices:
         self._rows = np.array(table.layer_rows)
         n = self.layers = len(self._rows)
         cut = np.zeros(n + 1, np.bool_)
-        cut[[c for c in restriction.cuts if 0 < c < n]] = True
+        cut[[c for c in restriction.interval_cuts if 0 < c < n]] = True
         ordered = np.arange(n + 1)[:, None] < np.arange(n + 1)[None, :]
         self._empty = ~ordered | cut[:, None] | cut[None, :]
         for first, second in restriction.apart:
@@ -323,38 +325,61 @@ class PairMatrices:
             for name in CLASSES
         )
 
-    def longer(
-        self,
-        suffix: Suffix,
-        levels: LevelSet,
-        in_flight: int,
-        held: Held = None,
-        shared: LevelSet = NO_ROUNDS,
-    ) -> Suffix:
-        """Return a suffix with one more stage before it."""
-        key = (levels, in_flight, held, shared)
-        if key not in suffix.longer:
-            time = self.stage_time(*key)
-            suffix.longer[key] = Suffix(
-                extend_max(time, suffix.max_ps), extend_sum(time, suffix.sum_ps)
+    def load(self, weights: ObjectiveWeights, key: StageKey) -> Array:
+        """Return what the objective takes the largest of: F, or its load where that is another."""
+        time = self.stage_time(*key)
+        if not weights.has_loads:
+            return time
+        self._refuse_long(time, weights)
+        load = weights.round_weight * np.where(time < INFINITE, time, 0)
+        load += weights.fill_weight * self._fill(weights, time)
+        return np.where(time < INFINITE, load, INFINITE)
+
+    def fill(self, weights: ObjectiveWeights, key: StageKey) -> Array:
+        """Return the fill (69) of each interval."""
+        time = self.stage_time(*key)
+        if not weights.has_loads:
+            return time
+        return np.where(time < INFINITE, self._fill(weights, time), INFINITE)
+
+    def _fill(self, weights: ObjectiveWeights, time: Array) -> Array:
+        hidden: Array = weights.hidden_weight * self.weight_gradients
+        return np.maximum(np.where(time < INFINITE, time, 0) - hidden, 0)
+
+    @cached_property
+    def weight_gradients(self) -> Array:
+        """W of each interval."""
+        return self._intervals(self._prefix(self._costs.weight_gradient_ps))
+
+    def _refuse_long(self, time: Array, weights: ObjectiveWeights) -> None:
+        """Refuse loads that leave the range of the search arrays."""
+        longest = int(time.max(initial=0, where=time < INFINITE))
+        rounds = weights.round_weight + max(0, weights.fill_weight)
+        if longest * rounds >= MAX_TOTAL:
+            raise InstanceError(
+                f"search.schedule: found zb-h1 with {weights.round_weight:.3e} rounds of a stage "
+                f"of up to {longest:.3e} ps, less than {MAX_TOTAL:.3e} ps in all is needed: lower "
+                "job.global_batch, or leave zb-h1 out"
             )
-        return suffix.longer[key]
 
-    def whole(
-        self,
-        suffix: Suffix,
-        levels: LevelSet,
-        in_flight: int,
-        held: Held = None,
-        shared: LevelSet = NO_ROUNDS,
-    ) -> tuple[int, int]:
-        """Return (least max F, least sum F) of a suffix with the first stage before it."""
-        first = self.stage_time(levels, in_flight, held, shared)[:1]
-        return int(extend_max(first, suffix.max_ps)[0]), int(extend_sum(first, suffix.sum_ps)[0])
+    def longer(self, suffix: Suffix, weights: ObjectiveWeights, key: StageKey) -> Suffix:
+        """Return a suffix with one more stage before it."""
+        # Loads go with m and S; F does not.
+        of = (key, weights if weights.has_loads else None)
+        if of not in suffix.longer:
+            suffix.longer[of] = Suffix(
+                extend_max(self.load(weights, key), suffix.max_ps),
+                extend_sum(self.fill(weights, key), suffix.sum_ps),
+            )
+        return suffix.longer[of]
 
-    def least(self, keys: Sequence[StageKey]) -> tuple[int, int]:
-        """Return (least max F, least sum F) of pipelines with these keys, last stage first."""
+    def least(self, keys: Sequence[StageKey], weights: ObjectiveWeights) -> tuple[int, int]:
+        """Return (least max load, least sum of fills) of pipelines with these keys.
+
+        The last stage comes first.
+        """
         suffix = self.root
         for key in keys[:-1]:
-            suffix = self.longer(suffix, *key)
-        return self.whole(suffix, *keys[-1])
+            suffix = self.longer(suffix, weights, key)
+        load, fill = self.load(weights, keys[-1])[:1], self.fill(weights, keys[-1])[:1]
+        return int(extend_max(load, suffix.max_ps)[0]), int(extend_sum(fill, suffix.sum_ps)[0])

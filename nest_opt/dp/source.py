@@ -10,6 +10,7 @@ from nest_opt.dp.matrices import Held
 from nest_opt.plan.placement import Cell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,9 @@ class Group:
     """Cells that share everything but rank order and pitch.
 
     `bound_ps` is a lower bound on all its cells; `place` orders equals: fewer
-    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, then smaller z.
+    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, smaller z, and the
+    schedule. Of a `dominated` group each cell has one elsewhere that costs no more
+    and wins the tie.
     """
 
     bound_ps: int
@@ -28,6 +31,8 @@ class Group:
     configuration: Configuration
     rounds: int
     zero: int = 0
+    schedule: Schedule = ONE_F_ONE_B
+    dominated: bool = False
 
     @property
     def pair(self) -> tuple[int, Configuration]:
@@ -44,6 +49,7 @@ class Group:
             self.microbatch,
             self.configuration,
             self.zero,
+            self.schedule,
         )
 
 
@@ -61,6 +67,7 @@ class MemoryCase:
     most_stages: int
     usable_bytes: int
     zero: int = 0
+    schedule: Schedule = ONE_F_ONE_B
 
 
 class CellSource(Protocol):
@@ -120,13 +127,13 @@ class CellSource(Protocol):
         ...
 
     def memory(self, case: MemoryCase, place: int) -> Array:
-        """Return the least bytes of every interval as the last stage but place - 1, pins aside."""
+        """Return the least bytes of every interval as a stage of such a place, pins aside."""
+        ...
+
+    def places(self, case: MemoryCase, stages: int) -> list[int]:
+        """Return what the memory of each of S stages depends on, first stage first."""
         ...
 
     def held(self, stages: int) -> list[Held] | None:
         """Return the layers that each of S stages must hold; None if pins want more stages."""
-        ...
-
-    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
-        """Return the least bytes of every interval of S stages, last stage first."""
         ...
