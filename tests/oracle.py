@@ -99,9 +99,9 @@ class Oracle:
     problem
         The problem file's data.
     placement
-        microbatch, tp, cp, ep, sp, dp, zero, schedule, chunks, order, pitch, ends, recompute; tp and sp
-        are lists of one value for each stage where these differ; order `listed`
-        comes with devices[stage][replica][rank].
+        microbatch, tp, cp, ep, sp, dp, zero, schedule, chunks, order, pitch, ends,
+        recompute; tp and sp are lists of one value for each stage where these differ;
+        order `listed` comes with devices[stage][replica][rank].
     """
 
     def __init__(self, problem: Data, placement: Data) -> None:

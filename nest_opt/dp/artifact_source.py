@@ -15,6 +15,7 @@ from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.units import to_ps
 from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
+from nest_opt.dp.chunks import ChunkPlan
 from nest_opt.dp.matrices import Held
 from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
@@ -239,6 +240,14 @@ class ArtifactSource:
         first = self._first_sync(cell.configuration, replicas, cell.device_map.pitch)
         none = np.zeros_like(time[0])
         return Chain(time, [none] * (stages - 1) + [np.broadcast_to(first, none.shape)])
+
+    def chunk_plan(self, cell: Cell) -> ChunkPlan | None:
+        """Return None: the artifact knows 1F1B alone."""
+        return None
+
+    def chunk_memory(self, case: MemoryCase, stages: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return None: the artifact knows 1F1B alone."""
+        return None
 
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
         """Return the mode that the artifact gives a stage."""

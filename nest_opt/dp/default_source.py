@@ -12,16 +12,17 @@ from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
 from nest_opt.cost.sharding import Sharding, round_times
 from nest_opt.dp.chain import INFINITE, Array, Chain
+from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkPlan, EqualCuts, StageSets
 from nest_opt.dp.closed_form import LayerTimes, closed_form_ps, layer_times
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
 from nest_opt.dp.matrices import (
+    MIN_KEPT,
     NO_ROUNDS,
     NOTHING_SHARDED,
     Held,
     LazyMatrices,
     PairMatrices,
     StageKey,
-    with_held,
 )
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Group, MemoryCase
@@ -39,6 +40,8 @@ _Matrices: TypeAlias = dict[tuple[tuple[int, Configuration], Sharding], PairMatr
 
 # Matrices that are kept of ZeRO levels above 0.
 KEPT_SHARDED = 64
+# Costs of equal chunks that are kept, times n^2: their arrays have about n^2 entries each.
+KEPT_CHUNKS = 2**20
 
 
 class DefaultSource:
@@ -59,6 +62,8 @@ class DefaultSource:
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
         self._with_maps: dict[tuple[Configuration, int, int, bool], bool] = {}
+        self._cuts: dict[tuple[int, int], EqualCuts] = {}
+        self._chunk_costs: dict[object, ChunkCosts] = {}
         self._least: dict[object, tuple[int, int]] = {}
 
     def relaxed(self, problem: Problem) -> "DefaultSource":
@@ -72,6 +77,7 @@ class DefaultSource:
         other._problem, other._restriction = problem, restriction(problem)
         other._replicas = legal_replicas(problem)
         other._matrices, other._least, other._with_maps = ({}, {}), {}, {}
+        other._cuts, other._chunk_costs = {}, {}
         if any(self._zero):
             other._table = build_cost_table(problem)
         return other
@@ -209,6 +215,8 @@ class DefaultSource:
         sharding = _sharding_of(group)
         if group.stages < self.matrices(group.pair, sharding).least_stages:
             return None
+        if group.schedule.is_interleaved:
+            return self._least_chunked(group)
         slowest, total = self._relaxed(group)
         if total >= INFINITE:
             return None
@@ -222,6 +230,102 @@ class DefaultSource:
         return objective_weights(
             self._problem.job.objective, group.stages, group.rounds, group.schedule
         )
+
+    def _least_chunked(self, group: Group) -> int | None:
+        """Return the best plan's value with equal chunks, at the least levels possible."""
+        *inside, hop = self.least_levels(group.configuration)
+        stages, around = group.stages, self._least_level_around(group.configuration, group.stages)
+        levels = tuple(
+            frozenset(
+                {
+                    (
+                        *inside,
+                        hop if stage else around,
+                        hop if stage < stages - 1 else around,
+                    )
+                }
+            )
+            for stage in range(stages)
+        )
+        copies = frozenset({self.least_sync_levels(group.configuration, group.replicas)})
+        best = self._best_chunks(
+            _sharding_of(group), group.pair, group.schedule, levels, (copies,) * stages
+        )
+        return None if best is None else best[0]
+
+    def _best_chunks(
+        self,
+        sharding: Sharding,
+        pair: tuple[int, Configuration],
+        schedule: Schedule,
+        levels: StageSets,
+        copies: StageSets,
+    ) -> tuple[int, int] | None:
+        """Return the least value of equal chunks at some levels, and its place among the ways."""
+        matrices, stages = self.matrices(pair, sharding), len(levels)
+        objective = self._problem.job.objective
+        weights = objective_weights(objective, stages, sharding.rounds, schedule)
+        of_cell = ChunkLevels(
+            levels,
+            copies if matrices.has_rounds else (),
+            copies if weights.sync and matrices.has_sync(sharding.replicas) else (),
+        )
+        return self._chunks(pair, sharding, schedule, stages).best(
+            tuple(self._flights(schedule, stages, sharding.rounds)),
+            weights,
+            of_cell,
+            sharding.replicas,
+            self._hides_sync(schedule),
+        )
+
+    def _chunks(
+        self, pair: tuple[int, Configuration], sharding: Sharding, schedule: Schedule, stages: int
+    ) -> ChunkCosts:
+        """Return the costs of all ways to cut into equal chunks; the oldest are dropped."""
+        key = (stages, schedule.chunks)
+        if key not in self._cuts:
+            pinned = [
+                (place, stage)
+                for stage, places in enumerate(self._pinned(stages))
+                for place in places
+            ]
+            self._cuts[key] = EqualCuts(self.layers, *key, self._restriction, pinned)
+        of = sharding if sharding.zero else NOTHING_SHARDED
+        return _kept(
+            self._chunk_costs,
+            (pair, of, key),
+            lambda: ChunkCosts(self.matrices(pair, of), self._cuts[key]),
+            max(MIN_KEPT, KEPT_CHUNKS // self.layers**2),
+        )
+
+    def chunk_plan(self, cell: Cell) -> ChunkPlan | None:
+        """Return the best plan of an interleaved cell."""
+        best = self._best_of(cell)
+        if best is None:
+            return None
+        sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
+        stages = cell.device_map.stages
+        flights = tuple(self._flights(cell.schedule, stages, cell.rounds))
+        return self._chunks(cell.pair, sharding, cell.schedule, stages).plan(flights, *best)
+
+    def _best_of(self, cell: Cell) -> tuple[int, int] | None:
+        vectors, device_map = self.vectors(cell.configuration), cell.device_map
+        return self._best_chunks(
+            Sharding(cell.zero, device_map.replicas, cell.rounds),
+            cell.pair,
+            cell.schedule,
+            tuple(vectors.stage_sets(device_map, goes_round=True)),
+            tuple(vectors.sync_sets(device_map)),
+        )
+
+    def chunk_memory(self, case: MemoryCase, stages: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return the least bytes of the heaviest stage of equal chunks, and their ends."""
+        if stages == 1:
+            return None
+        sharding = Sharding(case.zero, case.replicas, case.rounds)
+        pair = case.microbatch, case.configuration
+        flights = tuple(self._flights(case.schedule, stages, case.rounds))
+        return self._chunks(pair, sharding, case.schedule, stages).least_memory(flights)
 
     def _relaxed(self, group: Group) -> tuple[int, int]:
         """Return (least max load, least sum of fills) at the least levels possible.
@@ -293,18 +397,10 @@ class DefaultSource:
 
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
+        b, k, m = group.microbatch, group.configuration, group.rounds
         return [
-            Cell(
-                group.microbatch,
-                group.configuration,
-                group.rounds,
-                device_map,
-                group.zero,
-                group.schedule,
-            )  # fmt: skip
-            for device_map in self._maps(
-                group.configuration.block_size, group.replicas, group.stages
-            )
+            Cell(b, k, m, device_map, group.zero, group.schedule)
+            for device_map in self._maps(k.block_size, group.replicas, group.stages)
         ]
 
     def cell_count(self, group: Group) -> int:
@@ -349,19 +445,25 @@ class DefaultSource:
 
     def held_by(self, stages: int) -> list[Held]:
         """Return the layers that each of S stages must hold, where pins want no more stages."""
-        held: list[Held] = [None] * stages
+        return [(min(places), max(places)) if places else None for places in self._pinned(stages)]
+
+    def _pinned(self, stages: int) -> list[list[int]]:
+        """Return the places of the layers that pins want in each of S stages."""
+        pinned: list[list[int]] = [[] for _ in range(stages)]
         for pin in self._restriction.pins:
             stage = pin.stage_of(stages)
             assert stage is not None
-            places = [self._problem.model.index[name] for name in pin.layers]
-            places += held[stage] or ()
-            held[stage] = min(places), max(places)
-        return held
+            pinned[stage] += [self._problem.model.index[name] for name in pin.layers]
+        return pinned
 
     def bound_ps(self, cell: Cell) -> int | None:
         """Return the objective's terms in F, each at its least, plus the least sync."""
         if not self._restriction.allows_map(cell.device_map):
             return None
+        if cell.schedule.is_interleaved:
+            # What chunks are best is as soon found as a bound.
+            best = self._best_of(cell)
+            return None if best is None else best[0]
         weights = self.weights(cell)
         slowest, total = self._matrices_of(cell).least(self._keys(cell), weights)
         if slowest >= INFINITE:

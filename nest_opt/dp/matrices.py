@@ -122,7 +122,7 @@ class PairMatrices:
         self._kept_sync = lru_cache(kept)(self._compute_sync)
         # A stage is asked for as the first of its pipeline, and next as one of a longer.
         self._kept_memory = lru_cache(2)(self._compute_memory)
-        self._work = lru_cache(None)(self._compute_work)
+        self._kept_work = lru_cache(None)(self._compute_work)
         self.root = Suffix(suffix_start(n), suffix_start(n))
 
     def _prefix(self, values: tuple[int, ...]) -> Array:
@@ -143,22 +143,43 @@ class PairMatrices:
         return self._prefix(self._costs.backward_ps)
 
     @cached_property
+    def states_prefix(self) -> Array:
+        """States of all layers before each layer."""
+        return self._prefix(self._costs.states_bytes)
+
+    def stash_prefix(self, mode: Recompute) -> Array:
+        """Stashes of all layers before each layer."""
+        return self._prefix(self._costs.stash_bytes[mode])
+
+    @cached_property
     def _states(self) -> Array:
-        return self._intervals(self._prefix(self._costs.states_bytes))
+        return self._intervals(self.states_prefix)
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Memory that is kept free."""
+        return self._table.reserve_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory for states, stashes and work."""
+        return self._table.usable_bytes - self.reserve_bytes
 
     @cached_property
     def least_stages(self) -> int:
         """A lower bound on the stages that have memory for the states of all layers."""
-        usable = self._table.usable_bytes - self._table.reserve_bytes
-        return -(-self.all_states_bytes // usable)
+        return -(-self.all_states_bytes // self.free_bytes)
 
     @property
     def all_states_bytes(self) -> int:
         """States of all layers together."""
         return sum(self._costs.states_bytes[row] for row in self._table.layer_rows)
 
-    def _compute_work(self, mode: Recompute) -> Array:
+    def work(self, mode: Recompute) -> Array:
         """Return the largest work bytes within each interval."""
+        return self._kept_work(mode)
+
+    def _compute_work(self, mode: Recompute) -> Array:
         work = np.array(self._costs.work_bytes[mode], np.int64)[self._rows]
         largest = np.zeros((self.layers + 1, self.layers + 1), np.int64)
         ordered = np.arange(self.layers)[:, None] <= np.arange(self.layers)[None, :]
@@ -174,9 +195,9 @@ class PairMatrices:
         """
         most = {}
         for mode in self.modes:
-            free = self._table.usable_bytes - self._table.reserve_bytes - self._states
-            free -= self._work(mode)
-            stash = self._intervals(self._prefix(self._costs.stash_bytes[mode]))
+            free = self.free_bytes - self._states
+            free -= self.work(mode)
+            stash = self._intervals(self.stash_prefix(mode))
             fits = np.where(free >= 0, INFINITE, -1)
             most[mode] = np.where(stash > 0, free // np.maximum(stash, 1), fits)
             most[mode][self._empty] = -1
@@ -189,10 +210,10 @@ class PairMatrices:
     def _compute_memory(self, in_flight: int) -> Array:
         least = np.full(self._empty.shape, INFINITE, np.int64)
         for mode in self.modes:
-            stash = self._intervals(self._prefix(self._costs.stash_bytes[mode]))
+            stash = self._intervals(self.stash_prefix(mode))
             # Bytes that overflow are out of any device's reach.
             held = np.where(stash <= INFINITE // max(in_flight, 1), stash * in_flight, INFINITE)
-            used = held + self._states + self._work(mode) + self._table.reserve_bytes
+            used = held + self._states + self.work(mode) + self._table.reserve_bytes
             np.minimum(least, used, out=least)
         return np.where(self._empty, INFINITE, least)
 
@@ -204,32 +225,42 @@ class PairMatrices:
     def _member_times(self, member: Levels) -> dict[Recompute, Array]:
         """Return F without recomputation and under each mode, at one tuple of levels."""
         *group_levels, hop_in, hop_out = member
+        prefixes = self.mode_prefixes(tuple(group_levels))
+        if self.is_forbidden(member):
+            return {mode: np.full(self._empty.shape, INFINITE, np.int64) for mode in prefixes}
+        hops = np.zeros(self._empty.shape, np.int64)
+        if hop_in != NO_HOP:
+            hops += np.array(self._costs.hop_ps[hop_in], np.int64)[:, None]
+        if hop_out != NO_HOP:
+            hops += np.array(self._costs.hop_ps[hop_out], np.int64)[None, :]
+        return {mode: self._intervals(prefix) + hops for mode, prefix in prefixes.items()}
+
+    def mode_prefixes(self, group_levels: Levels) -> dict[Recompute, Array]:
+        """Return running sums of F over layers, hops aside, at (tp, cp, ep) levels.
+
+        Without recomputation and under each mode.
+        """
         costs = self._costs
         forward, backward = self._prefix(costs.forward_ps), self.backward_prefix.copy()
         for group, level in zip(GROUPS, group_levels, strict=True):
             if self._configuration.degree(group) > 1:
                 forward += self._prefix(costs.forward_collective_ps[group][level])
                 backward += self._prefix(costs.backward_collective_ps[group][level])
-        plain = self._intervals(forward + backward)
-        if self.is_forbidden(member):
-            plain = np.full_like(plain, INFINITE)
-        else:
-            if hop_in != NO_HOP:
-                plain = plain + np.array(costs.hop_ps[hop_in], np.int64)[:, None]
-            if hop_out != NO_HOP:
-                plain = plain + np.array(costs.hop_ps[hop_out], np.int64)[None, :]
+        plain = forward + backward
         repeated: dict[Recompute, Array] = {
             "selective": self._prefix(costs.repeated_forward_ps),
             "full": forward,
         }
         return {
             "none": plain,
-            **{
-                mode: np.minimum(plain + self._intervals(prefix), INFINITE)
-                for mode, prefix in repeated.items()
-                if mode in self.modes
-            },
+            **{mode: plain + prefix for mode, prefix in repeated.items() if mode in self.modes},
         }
+
+    def inner_hops(self, level: int) -> Array:
+        """Return the time of a hop over each cut: none before the first layer or after the last."""
+        hops = np.array(self._costs.hop_ps[level], np.int64)
+        hops[[0, -1]] = 0
+        return hops
 
     def is_forbidden(self, member: Levels) -> bool:
         """Whether a tuple of levels has a tp group or a hop on a level above its limit."""
@@ -258,6 +289,12 @@ class PairMatrices:
         of_layers: Array = np.array(times, np.int64)[self._rows]
         return of_layers
 
+    def round_prefix(self, levels: Levels) -> Array:
+        """Return running sums over layers of what their collectives over copies take."""
+        sums = np.zeros(self.layers + 1, np.int64)
+        np.cumsum(self.round_sync(levels), out=sums[1:])
+        return sums
+
     @property
     def has_rounds(self) -> bool:
         """Whether rounds have collectives over copies."""
@@ -266,9 +303,9 @@ class PairMatrices:
     def _compute_stage_time(self, levels: LevelSet, in_flight: int, shared: LevelSet) -> Array:
         times = self._mode_times(levels)
         if shared:
-            rounds = np.zeros((len(shared), self.layers + 1), np.int64)
-            np.cumsum([self.round_sync(member) for member in shared], axis=1, out=rounds[:, 1:])
-            worst = np.maximum.reduce([self._intervals(prefix) for prefix in rounds])
+            worst = np.maximum.reduce(
+                [self._intervals(self.round_prefix(member)) for member in shared]
+            )
             times = {mode: np.minimum(time + worst, INFINITE) for mode, time in times.items()}
         best: Array | int = INFINITE
         # Each mode repeats at least what those before it do: the first that fits is the least.
@@ -296,12 +333,26 @@ class PairMatrices:
         return total
 
     def _class_sync(self, name: ParameterClass, replicas: int, level: int) -> Array:
+        cost = self.class_sync(name, replicas, level)
+        if cost is None:
+            return np.zeros(self._empty.shape, np.int64)
+        held, fixed_ps, prefix = cost
+        time = fixed_ps + self._intervals(prefix)
+        return np.where(self._intervals(held) > 0, time, 0)
+
+    def class_sync(
+        self, name: ParameterClass, replicas: int, level: int
+    ) -> tuple[Array, int, Array] | None:
+        """Return a class's parameters and sync over layers, as running sums, with A_c between.
+
+        None if it has one copy, or nothing to do once a batch.
+        """
         sharding = self._sharding._replace(replicas=replicas)
         cost = step_sync(self._table, self._configuration, name, sharding, level)
         if cost is None:
-            return np.zeros(self._empty.shape, np.int64)
-        held = self._intervals(self._prefix(self._costs.parameters[name])) > 0
-        return np.where(held, cost.fixed_ps + self._intervals(self._prefix(cost.row_ps)), 0)
+            return None
+        held = self._prefix(self._costs.parameters[name])
+        return held, cost.fixed_ps, self._prefix(cost.row_ps)
 
     def exposed_sync(self, replicas: int, levels: LevelSet) -> Array:
         """Return X of each interval: Y less the backward time of all layers before."""

@@ -60,6 +60,10 @@ class Needs:
             if held is None:
                 yield INFINITE
                 continue
+            if case.schedule.is_interleaved:
+                found = self._source.chunk_memory(case, stages)
+                yield INFINITE if found is None else found[0]
+                continue
             first, *others = zip(self._source.places(case, stages), held, strict=True)
             suffix = root
             for key in reversed(others):

@@ -230,14 +230,26 @@ def _try(source: CellSource, group: Group, number: int, cell: Cell, best: _Incum
     bound = source.bound_ps(cell)
     if bound is None or bound > limit:
         return False
-    found = least_value(source.chain(cell), source.weights(cell), limit)
-    if found.value is not None:
-        best.add(found.value, group, number, cell)
+    value = _least(source, cell, limit)
+    if value is not None:
+        best.add(value, group, number, cell)
     return True
+
+
+def _least(source: CellSource, cell: Cell, limit: int) -> int | None:
+    """Return the least value of a cell, None if it exceeds the limit or nothing fits."""
+    if cell.schedule.is_interleaved:
+        plan = source.chunk_plan(cell)
+        return plan.value_ps if plan is not None and plan.value_ps <= limit else None
+    return least_value(source.chain(cell), source.weights(cell), limit).value
 
 
 def _placement(source: CellSource, cell: Cell, value_ps: int) -> Placement:
     """Return the cell's placement with the smallest stage ends, modes filled in."""
+    if cell.schedule.is_interleaved:
+        plan = source.chunk_plan(cell)
+        assert plan is not None
+        return cell.placement(plan.ends, plan.modes)
     ends = smallest_ends(source.chain(cell), source.weights(cell), value_ps)
     modes = tuple(
         source.mode(cell, stage, low, high)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import Array, Chain
+from nest_opt.dp.chunks import ChunkPlan
 from nest_opt.dp.matrices import Held
 from nest_opt.plan.placement import Cell
 from nest_opt.problem import Configuration, Problem
@@ -107,7 +108,18 @@ class CellSource(Protocol):
         ...
 
     def chain(self, cell: Cell) -> Chain:
-        """Return a cell's matrices."""
+        """Return the matrices of a cell whose stages are intervals."""
+        ...
+
+    def chunk_plan(self, cell: Cell) -> ChunkPlan | None:
+        """Return the best plan of an interleaved cell; None if nothing fits."""
+        ...
+
+    def chunk_memory(self, case: MemoryCase, stages: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return the least bytes of the heaviest stage, with ends, where chunks are interleaved.
+
+        None if no way to cut keeps the constraints.
+        """
         ...
 
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
