@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from random_instances import random_data
+from random_instances import MAKERS, WATTS, layer_names, random_data
 
 from nest_opt.problem.schedule import SCHEDULES
 
@@ -23,6 +23,7 @@ def random_schedule_data(seed: int) -> dict[str, Any]:
         (
             list(SCHEDULES),
             list(SCHEDULES),
+            ["interleaved"],
             ["interleaved"],
             ["gpipe"],
             ["zb-h1"],
@@ -44,7 +45,30 @@ def random_schedule_data(seed: int) -> dict[str, Any]:
     if rng.random() < 0.7:
         kind = data["cluster"]["device_kinds"]["device"]
         kind["memory_bytes"] = int(kind["memory_bytes"] * rng.choice((1, 1.2, 1.5, 2, 3, 10)))
+    if seed % 3 == 0:
+        _constrain_stages(rng, data)
     return data
+
+
+def _constrain_stages(rng: random.Random, data: dict[str, Any]) -> None:
+    """Add a constraint: those on stages mean any of their chunks."""
+    names = [name for entry in data["model"]["layers"] for name in layer_names(entry)]
+    levels = data["cluster"]["network"]["levels"]
+    kind = rng.choice(
+        ("colocation", "colocation", "forbidden-boundary", "hop-latency", *MAKERS, "pinned-layers")
+    )
+    made: dict[str, Any] | None
+    if kind in MAKERS:
+        made = MAKERS[kind](rng, data)
+    elif kind == "colocation":
+        made = {"type": kind, "layers": rng.sample(names, 2)} if len(names) > 1 else None
+    elif kind == "forbidden-boundary":
+        made = {"type": kind, "after": rng.choice(names)}
+    else:
+        made = {"type": kind, "limit_s": rng.choice(levels)["latency_s"]}
+    if made:
+        data.setdefault("constraints", []).append(made)
+        data["cluster"]["device_kinds"]["device"]["watts"] = WATTS
 
 
 def _lengthen(rng: random.Random, model: dict[str, Any]) -> None:

@@ -62,6 +62,7 @@ class DefaultSource:
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
         self._with_maps: dict[tuple[Configuration, int, int, bool], bool] = {}
+        self._least_levels: dict[Configuration, Levels] = {}
         self._cuts: dict[tuple[int, int], EqualCuts] = {}
         self._chunk_costs: dict[object, ChunkCosts] = {}
         self._least: dict[object, tuple[int, int]] = {}
@@ -151,13 +152,23 @@ class DefaultSource:
                         continue
                     hops = self._least_hops(pair, schedule, stages)
                     weights = objective_weights(job.objective, stages, rounds, schedule)
-                    dominated = schedule.name == "gpipe" and ONE_F_ONE_B in self._schedules
+                    dominated = self._is_dominated(schedule, stages)
                     for zero in self._zero:
                         bound = closed_form_ps(plain[zero], hops, stages, weights)
                         yield Group(
                             bound, a * replicas * stages, stages, replicas, microbatch,
                             configuration, rounds, zero, schedule, dominated,
                         )  # fmt: skip
+
+    def _is_dominated(self, schedule: Schedule, stages: int) -> bool:
+        """Whether 1F1B takes no more time and memory with every placement: it wins the tie.
+
+        GPipe holds more stashes. ZB-H1 does so too, and is faster only in the fill.
+        """
+        if ONE_F_ONE_B not in self._schedules:
+            return False
+        fills = stages > 1 and self._problem.job.objective != "bottleneck"
+        return schedule.name == "gpipe" or (schedule.name == "zb-h1" and not fills)
 
     def _runs(self, schedule: Schedule, stages: int, rounds: int) -> bool:
         """Whether a schedule has plans of S stages and m rounds: each chunk has a layer."""
@@ -206,9 +217,12 @@ class DefaultSource:
         Two stages are at least a block apart, so no hop is on a lower level
         than one by a block.
         """
-        tp, cp, ep, _ = configuration
-        spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), configuration.block_size)
-        return tuple(map(self.vectors(configuration).level_of_span, spans))
+        if configuration not in self._least_levels:
+            tp, cp, ep, _ = configuration
+            spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), configuration.block_size)
+            levels = tuple(map(self.vectors(configuration).level_of_span, spans))
+            self._least_levels[configuration] = levels
+        return self._least_levels[configuration]
 
     def refined_bound_ps(self, group: Group) -> int | None:
         """Return a bound from the interval DP at the least levels, with memory and sync."""

@@ -119,6 +119,8 @@ class PairMatrices:
         kept = MIN_KEPT if sharding.zero else max(MIN_KEPT, KEPT_ENTRIES // (n + 1) ** 2)
         self._mode_times = lru_cache(kept)(self._compute_mode_times)
         self._kept_stage_time = lru_cache(kept)(self._compute_stage_time)
+        # The stages between the ends of a pipeline mostly have one key.
+        self._loads_and_fills = lru_cache(MIN_KEPT)(self._compute_loads_and_fills)
         self._kept_sync = lru_cache(kept)(self._compute_sync)
         # A stage is asked for as the first of its pipeline, and next as one of a longer.
         self._kept_memory = lru_cache(2)(self._compute_memory)
@@ -367,7 +369,11 @@ class PairMatrices:
 
     def least_hop(self, level: int) -> int:
         """Return the least time of a hop over a cut between two layers, 0 if there is none."""
-        return min(self._costs.hop_ps[level][1:-1], default=0)
+        return self._least_hops[level]
+
+    @cached_property
+    def _least_hops(self) -> list[int]:
+        return [min(hops[1:-1], default=0) for hops in self._costs.hop_ps]
 
     def has_sync(self, replicas: int) -> bool:
         """Whether any layer's parameters have several copies that sync once a batch."""
@@ -378,24 +384,26 @@ class PairMatrices:
 
     def load(self, weights: ObjectiveWeights, key: StageKey) -> Array:
         """Return what the objective takes the largest of: F, or its load where that is another."""
-        time = self.stage_time(*key)
-        if not weights.has_loads:
-            return time
-        self._refuse_long(time, weights)
-        load = weights.round_weight * np.where(time < INFINITE, time, 0)
-        load += weights.fill_weight * self._fill(weights, time)
-        return np.where(time < INFINITE, load, INFINITE)
+        return (
+            self._loads_and_fills(weights, key)[0] if weights.has_loads else self.stage_time(*key)
+        )
 
     def fill(self, weights: ObjectiveWeights, key: StageKey) -> Array:
         """Return the fill (69) of each interval."""
-        time = self.stage_time(*key)
-        if not weights.has_loads:
-            return time
-        return np.where(time < INFINITE, self._fill(weights, time), INFINITE)
+        return (
+            self._loads_and_fills(weights, key)[1] if weights.has_loads else self.stage_time(*key)
+        )
 
-    def _fill(self, weights: ObjectiveWeights, time: Array) -> Array:
-        hidden: Array = weights.hidden_weight * self.weight_gradients
-        return np.maximum(np.where(time < INFINITE, time, 0) - hidden, 0)
+    def _compute_loads_and_fills(
+        self, weights: ObjectiveWeights, key: StageKey
+    ) -> tuple[Array, Array]:
+        time = self.stage_time(*key)
+        self._refuse_long(time, weights)
+        fits = time < INFINITE
+        finite = np.where(fits, time, 0)
+        fill = np.maximum(finite - weights.hidden_weight * self.weight_gradients, 0)
+        load = weights.round_weight * finite + weights.fill_weight * fill
+        return np.where(fits, load, INFINITE), np.where(fits, fill, INFINITE)
 
     @cached_property
     def weight_gradients(self) -> Array:

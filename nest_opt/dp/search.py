@@ -125,7 +125,7 @@ def search(
     A KeyboardInterrupt ends the search with what it has.
     """
     best = _Incumbents(top)
-    queue = _Queue(source)
+    queue = _Queue(source, with_dominated=top > 1)
     solved = 0
     status: Status = "optimal"
     try:
@@ -168,8 +168,10 @@ class _Queue:
         Cells in the groups done.
     """
 
-    def __init__(self, source: CellSource) -> None:
+    def __init__(self, source: CellSource, with_dominated: bool) -> None:
         self._source = source
+        self._with_dominated = with_dominated
+        self._dominated: list[Group] = []
         # (bound, place, refined, group): equal bounds in the order of ties.
         self._heap: list[tuple[int, tuple[object, ...], bool, Group]] = []
         self._current: tuple[int, Group] | None = None
@@ -177,11 +179,15 @@ class _Queue:
         self.done = self.total = self.cells = 0
 
     def fill(self) -> None:
-        """Ask the source for all groups."""
+        """Ask the source for all groups; only a ranking has a use for dominated ones."""
         groups = self._source.groups()
+        self.total = len(groups)
+        if not self._with_dominated:
+            self._dominated = [group for group in groups if group.dominated]
+            groups = [group for group in groups if not group.dominated]
         self._heap = [(group.bound_ps, group.place, False, group) for group in groups]
         heapify(self._heap)
-        self.total = len(groups)
+        self.done = len(self._dominated)
         self._filled = True
 
     def next(self, value_ps: int) -> Group | None:
@@ -210,7 +216,8 @@ class _Queue:
 
     def count_rest(self) -> None:
         """Count the cells of all groups that bounds have settled."""
-        self.cells += sum(self._source.cell_count(entry[3]) for entry in self._heap)
+        left = [*self._dominated, *(entry[3] for entry in self._heap)]
+        self.cells += sum(map(self._source.cell_count, left))
 
     def bound_ps(self) -> int:
         """Return a bound on all cells of groups that are not done."""
