@@ -1,8 +1,10 @@
 """Bounds of groups in closed form: sums over all layers, even shares, the largest layer."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import Array
@@ -59,3 +61,33 @@ def closed_form_ps(layers: LayerTimes, hops_ps: int, stages: int, weights: Objec
         loads = weights.max_weight * total + layers.hidden
         largest = weights.max_weight * layers.largest + layers.hidden_of_largest
     return weights.sum_weight * fills + max(largest, -(-loads // stages))
+
+
+def closed_forms(
+    layers: LayerTimes,
+    hops_ps: npt.NDArray[np.float64],
+    stages: Sequence[int],
+    weights: Sequence[ObjectiveWeights],
+) -> npt.NDArray[np.float64]:
+    """Return the same for several numbers of stages at once, in floats and not rounded up.
+
+    All the weights are of one objective and schedule.
+    """
+    count = np.array(stages, np.float64)
+    round_weight, fill_weight = (
+        np.array([getattr(each, name) for each in weights], np.float64)
+        for name in ("round_weight", "fill_weight")
+    )
+    first = weights[0]
+    total = layers.total + hops_ps
+    if not first.hidden_weight:
+        slowest = np.maximum(layers.largest, total / count)
+        return (first.sum_weight * total + (round_weight + fill_weight) * slowest) / first.chunks
+    fills = np.maximum(0, total - first.hidden_weight * layers.gradients)
+    if first.fill_weight < 0:
+        loads = (round_weight + fill_weight) * total + layers.hidden
+        largest = (round_weight + fill_weight) * layers.largest + layers.hidden_of_largest
+    else:
+        loads = round_weight * total + fill_weight * fills
+        largest = round_weight * layers.largest
+    return first.sum_weight * fills + np.maximum(largest, loads / count)

@@ -1,8 +1,10 @@
 """The default cost model's cells of the aligned family, with their bounds."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import copy
 from math import isqrt
+from operator import add
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -10,10 +12,12 @@ import numpy as np
 from nest_opt.cost.build import build_cost_table, legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
-from nest_opt.cost.sharding import Sharding, round_times
+from nest_opt.cost.sharding import Sharding, round_times, sharded_pair
+from nest_opt.cost.table import Row, row_times
+from nest_opt.dp.capacity import Layers, room
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkPlan, EqualCuts, StageSets
-from nest_opt.dp.closed_form import LayerTimes, closed_form_ps, layer_times
+from nest_opt.dp.closed_form import LayerTimes, closed_form_ps, closed_forms, layer_times
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
 from nest_opt.dp.matrices import (
     MIN_KEPT,
@@ -25,13 +29,13 @@ from nest_opt.dp.matrices import (
     StageKey,
 )
 from nest_opt.dp.rules import restriction
-from nest_opt.dp.source import Group, MemoryCase
+from nest_opt.dp.source import Bundle, Group, MemoryCase
 from nest_opt.dp.thresholds import load_weight
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.family import aligned_maps
+from nest_opt.plan.family import aligned_maps, count_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
-from nest_opt.problem.profile import Recompute
+from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
 Key = TypeVar("Key")
@@ -62,6 +66,7 @@ class DefaultSource:
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
         self._with_maps: dict[tuple[Configuration, int, int, bool], bool] = {}
+        self._map_counts: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._least_levels: dict[Configuration, Levels] = {}
         self._cuts: dict[tuple[int, int], EqualCuts] = {}
         self._chunk_costs: dict[object, ChunkCosts] = {}
@@ -78,7 +83,7 @@ class DefaultSource:
         other._problem, other._restriction = problem, restriction(problem)
         other._replicas = legal_replicas(problem)
         other._matrices, other._least, other._with_maps = ({}, {}), {}, {}
-        other._cuts, other._chunk_costs = {}, {}
+        other._cuts, other._chunk_costs, other._map_counts = {}, {}, {}
         if any(self._zero):
             other._table = build_cost_table(problem)
         return other
@@ -110,55 +115,65 @@ class DefaultSource:
             self._vectors[configuration] = LevelVectors(self._group_sizes, configuration)
         return self._vectors[configuration]
 
-    def groups(self) -> list[Group]:
-        """Return every group with a bound in closed form, memory aside."""
-        return [
-            group
-            for pair in self._table.pairs
-            if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1])
-            for group in self._groups_of(pair)
-        ]
+    def bundles(self, with_dominated: bool = True) -> Iterator[Bundle]:
+        """Yield the groups of each pair, d and schedule, with bounds in closed form.
+
+        Memory aside.
+        """
+        for pair in self._table.pairs:
+            if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1]):
+                for replicas in filter(self._restriction.allows_replicas, self._replicas[pair]):
+                    for schedule in self._schedules:
+                        yield self._bundle(pair, replicas, schedule, with_dominated)
 
     def may_have_tp(self, configuration: Configuration) -> bool:
         """Whether some device map keeps tp groups on the levels that they may use."""
         most = self._restriction.highest_tp_level
         return most is None or self.least_levels(configuration)[0] <= most
 
-    def _groups_of(self, pair: tuple[int, Configuration]) -> Iterator[Group]:
-        """Yield the groups of a pair: sums over all layers, even shares, the largest layer.
+    def _bundle(
+        self,
+        pair: tuple[int, Configuration],
+        replicas: int,
+        schedule: Schedule,
+        with_dominated: bool,
+    ) -> Bundle:
+        """Return the groups of a pair, d and schedule."""
+        objective, rounds = self._problem.job.objective, self._rounds(pair, replicas)
+        choices = [
+            stages
+            for stages in self._stage_counts(pair[1].block_size, replicas)
+            if self._runs(schedule, stages, rounds)
+            and (with_dominated or not self._is_dominated(schedule, stages))
+        ]
+        weights = [objective_weights(objective, count, rounds, schedule) for count in choices]
+        hops = np.array([self._least_hops(pair, schedule, count) for count in choices], np.float64)
+        bounds = [
+            closed_forms(
+                self._plain(pair, Sharding(zero, replicas, rounds)), hops, choices, weights
+            )
+            for zero in self._zero
+            if choices
+        ]
 
-        No stage is on lower levels than `least_levels`, every cut costs the
-        hops of two stages, and the slowest stage has at least an even share
-        of all time and the largest layer.
-        """
-        microbatch, configuration = pair
-        a = configuration.block_size
-        job = self._problem.job
-        *inside, _ = self.least_levels(configuration)
-        times = self.matrices(pair).plain_layer_times(tuple(inside))
-        for replicas in self._replicas[pair]:
-            rounds = rounds_per_batch(job, microbatch, configuration.ep, replicas)
-            assert rounds is not None
-            if not self._restriction.allows_replicas(replicas):
-                continue
-            all_stages = range(1, self._most_stages(configuration, replicas) + 1)
-            plain = {
-                zero: self._plain(pair, times, Sharding(zero, replicas, rounds))
-                for zero in self._zero
-            }
-            for stages in filter(self.allows_stages, all_stages):
-                for schedule in self._schedules:
-                    if not self._runs(schedule, stages, rounds):
-                        continue
-                    hops = self._least_hops(pair, schedule, stages)
-                    weights = objective_weights(job.objective, stages, rounds, schedule)
-                    dominated = self._is_dominated(schedule, stages)
-                    for zero in self._zero:
-                        bound = closed_form_ps(plain[zero], hops, stages, weights)
-                        yield Group(
-                            bound, a * replicas * stages, stages, replicas, microbatch,
-                            configuration, rounds, zero, schedule, dominated,
-                        )  # fmt: skip
+        def group(place: int) -> Group:
+            level, number = divmod(place, len(choices))
+            devices = pair[1].block_size * replicas * choices[number]
+            return Group(
+                0, devices, choices[number], replicas, *pair, rounds, self._zero[level], schedule
+            )
+
+        return Bundle(np.concatenate(bounds or [np.zeros(0)]), group)
+
+    def _stage_counts(self, block_size: int, replicas: int) -> list[int]:
+        """Return the numbers of stages that devices and constraints allow."""
+        most = min(self._table.layer_count, self._devices // (block_size * replicas))
+        return [count for count in range(1, most + 1) if self.allows_stages(count)]
+
+    def _rounds(self, pair: tuple[int, Configuration], replicas: int) -> int:
+        rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
+        assert rounds is not None
+        return rounds
 
     def _is_dominated(self, schedule: Schedule, stages: int) -> bool:
         """Whether 1F1B takes no more time and memory with every placement: it wins the tie.
@@ -191,25 +206,33 @@ class DefaultSource:
         """Return the least level of a hop between the last and the first of S stages."""
         return self.vectors(configuration).level_of_span((stages - 1) * configuration.block_size)
 
-    def _plain(
-        self, pair: tuple[int, Configuration], times: Array, sharding: Sharding
-    ) -> LayerTimes:
-        """Return the layers' times with the least that rounds add to them."""
-        if sharding.round_operations:
-            least = self.least_sync_levels(pair[1], sharding.replicas)
-            rounds = round_times(self._table, pair, sharding, least)
-            if rounds is not None:
-                times = times + np.array(rounds, np.int64)[self._rows]
+    def _plain(self, pair: tuple[int, Configuration], sharding: Sharding) -> LayerTimes:
+        """Return the sums of the layers' least times."""
         gradients = np.array(self._table.pairs[pair].weight_gradient_ps, np.int64)[self._rows]
-        return layer_times(times, gradients)
+        return layer_times(self.layer_times(pair, sharding), gradients)
+
+    def layer_times(self, pair: tuple[int, Configuration], sharding: Sharding) -> Array:
+        """Return the least time of each layer, hops and recomputation aside."""
+        rows = np.array(self._least_times(pair, sharding)["none"], np.int64)
+        layers: Array = rows[self._rows]
+        return layers
+
+    def _least_times(
+        self, pair: tuple[int, Configuration], sharding: Sharding
+    ) -> dict[Recompute, Row]:
+        """Return each row's time by mode, hops aside, with all groups at their least levels."""
+        inside = self.least_levels(pair[1])[:3]
+        times = row_times(self._table.pairs[pair], pair[1], inside)
+        least = self.least_sync_levels(pair[1], sharding.replicas)
+        rounds = round_times(self._table, pair, sharding, least)
+        if rounds is None:
+            return times
+        return {mode: tuple(map(add, row, rounds)) for mode, row in times.items()}
 
     def allows_stages(self, stages: int) -> bool:
         """Whether search space and constraints allow a number of stages."""
         asked = self._problem.search.pp
         return (not asked or stages in asked) and self._restriction.allows_stages(stages)
-
-    def _most_stages(self, configuration: Configuration, replicas: int) -> int:
-        return min(self._table.layer_count, self._devices // (configuration.block_size * replicas))
 
     def least_levels(self, configuration: Configuration) -> Levels:
         """Return the least (tp, cp, ep, hop) levels that any device map can have.
@@ -224,21 +247,59 @@ class DefaultSource:
             self._least_levels[configuration] = levels
         return self._least_levels[configuration]
 
-    def refined_bound_ps(self, group: Group) -> int | None:
-        """Return a bound from the interval DP at the least levels, with memory and sync."""
-        sharding = _sharding_of(group)
-        if group.stages < self.matrices(group.pair, sharding).least_stages:
-            return None
+    @property
+    def refinements(self) -> int:
+        """Two: room for layers, and the interval DP, or all ways to cut into equal chunks."""
+        return 2
+
+    def refined_bound_ps(self, group: Group, step: int) -> int | None:
+        """Return a bound that knows memory and sync: by room for layers, or by the interval DP.
+
+        Both are at the least levels.
+        """
         if group.schedule.is_interleaved:
-            return self._least_chunked(group)
-        slowest, total = self._relaxed(group)
-        if total >= INFINITE:
+            return self._least_chunked(group) if step else 0
+        sharding, weights = _sharding_of(group), self._weights_of(group)
+        found = self._relaxed(group) if step else self._roomy(group)
+        if found is None:
             return None
-        weights = self._weights_of(group)
+        slowest, total = found
+        if not step:
+            plain = self._plain(group.pair, sharding)
+            layers = plain._replace(total=total, largest=slowest, hidden_of_largest=0)
+            return closed_form_ps(layers, 0, group.stages, weights)
         bound = weights.sum_weight * total + load_weight(weights) * slowest
         if weights.sync:
             bound += self._least_sync(sharding, group.pair, group.stages, group.schedule)
         return bound
+
+    def _roomy(self, group: Group) -> tuple[int, int] | None:
+        """Return bounds on (max F, sum F) from room for layers; None if there is not enough."""
+        sharding, stages = _sharding_of(group), group.stages
+        costs = sharded_pair(self._table, group.pair, sharding)
+        times = self._least_times(group.pair, sharding)
+        plain = self.layer_times(group.pair, sharding)
+        hop = self.matrices(group.pair).least_hop(self.least_levels(group.configuration)[-1])
+        hops = np.full(stages, 2 * hop, np.int64)
+        hops[[0, -1]] = hop if stages > 1 else 0
+        flights = self._flights(group.schedule, stages, group.rounds)
+        row, count = Counter(self._table.layer_rows).most_common(1)[0]
+        modes = [mode for mode in RECOMPUTE_MODES if mode in costs.stash_bytes]
+        layers = Layers(
+            count,
+            [times[mode][row] for mode in modes],
+            costs.states_bytes[row],
+            [costs.stash_bytes[mode][row] for mode in modes],
+            [costs.work_bytes[mode][row] for mode in modes],
+        )
+        free = self._table.usable_bytes - self._table.reserve_bytes
+        rooms = room(layers, free, np.array(flights, np.int64), hops)
+        if not rooms.has_all():
+            return None
+        total = int(plain.sum()) + int(hops.sum()) + rooms.least_repeats()
+        total += count * (layers.time_ps[0] - times["none"][row])
+        largest = int(plain.max()) + int(hops.min())
+        return rooms.least_slowest(max(largest, -(-total // stages))), total
 
     def _weights_of(self, group: Group) -> ObjectiveWeights:
         return objective_weights(
@@ -247,6 +308,8 @@ class DefaultSource:
 
     def _least_chunked(self, group: Group) -> int | None:
         """Return the best plan's value with equal chunks, at the least levels possible."""
+        if group.stages < self.matrices(group.pair, _sharding_of(group)).least_stages:
+            return None
         *inside, hop = self.least_levels(group.configuration)
         stages, around = group.stages, self._least_level_around(group.configuration, group.stages)
         levels = tuple(
@@ -341,12 +404,14 @@ class DefaultSource:
         flights = tuple(self._flights(case.schedule, stages, case.rounds))
         return self._chunks(pair, sharding, case.schedule, stages).least_memory(flights)
 
-    def _relaxed(self, group: Group) -> tuple[int, int]:
-        """Return (least max load, least sum of fills) at the least levels possible.
+    def _relaxed(self, group: Group) -> tuple[int, int] | None:
+        """Return (least max load, least sum of fills) at the least levels; None if nothing fits.
 
         Ends of pipelines with the same stashes and pins are found once.
         """
         sharding, stages = _sharding_of(group), group.stages
+        if stages < self.matrices(group.pair, sharding).least_stages:
+            return None
         weights = self._weights_of(group)
         flights = self._flights(group.schedule, stages, group.rounds)
         key = (
@@ -366,7 +431,7 @@ class DefaultSource:
                 levels = frozenset({(*inside, level_in, level_out)})
                 keys.append((levels, flight, held, shared))
             self._least[key] = matrices.least(keys[::-1], weights)
-        return self._least[key]
+        return self._least[key] if self._least[key][1] < INFINITE else None
 
     @staticmethod
     def _flights(schedule: Schedule, stages: int, rounds: int) -> list[int]:
@@ -417,9 +482,30 @@ class DefaultSource:
             for device_map in self._maps(k.block_size, group.replicas, group.stages)
         ]
 
-    def cell_count(self, group: Group) -> int:
-        """Return the number of the group's cells."""
-        return len(self._maps(group.configuration.block_size, group.replicas, group.stages))
+    def cell_count(self) -> int:
+        """Return the number of cells of all groups."""
+        shapes = Counter(
+            (pair[1].block_size, replicas, self._rounds(pair, replicas))
+            for pair in self._table.pairs
+            if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1])
+            for replicas in filter(self._restriction.allows_replicas, self._replicas[pair])
+        )
+        maps = sum(count * self._map_count(*shape) for shape, count in shapes.items())
+        return len(self._zero) * maps
+
+    def _map_count(self, block_size: int, replicas: int, rounds: int) -> int:
+        """Return the number of device maps of all S, as often as a schedule runs there."""
+        shape = block_size, replicas
+        if shape not in self._map_counts:
+            stages = self._stage_counts(*shape)
+            counts = count_maps(
+                self._group_sizes, self._devices, *shape, stages, self._problem.search
+            )
+            self._map_counts[shape] = list(zip(stages, counts, strict=True))
+        return sum(
+            maps * sum(self._runs(schedule, stages, rounds) for schedule in self._schedules)
+            for stages, maps in self._map_counts[shape]
+        )
 
     def _maps(self, block_size: int, replicas: int, stages: int) -> list[DeviceMap]:
         key = (block_size, replicas, stages)

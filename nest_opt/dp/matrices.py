@@ -9,13 +9,13 @@ import numpy as np
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
-from nest_opt.cost.table import CLASSES, MAX_TOTAL, CostTable, ParameterClass, copies
+from nest_opt.cost.table import CLASSES, MAX_TOTAL, CostTable, ParameterClass, copies, row_times
 from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
 from nest_opt.dp.rules import Restriction
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration
-from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Recompute
+from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 
 # Matrices kept of each sort and pair, by entries (8 bytes each); what was
 # dropped is computed anew.
@@ -242,21 +242,8 @@ class PairMatrices:
 
         Without recomputation and under each mode.
         """
-        costs = self._costs
-        forward, backward = self._prefix(costs.forward_ps), self.backward_prefix.copy()
-        for group, level in zip(GROUPS, group_levels, strict=True):
-            if self._configuration.degree(group) > 1:
-                forward += self._prefix(costs.forward_collective_ps[group][level])
-                backward += self._prefix(costs.backward_collective_ps[group][level])
-        plain = forward + backward
-        repeated: dict[Recompute, Array] = {
-            "selective": self._prefix(costs.repeated_forward_ps),
-            "full": forward,
-        }
-        return {
-            "none": plain,
-            **{mode: plain + prefix for mode, prefix in repeated.items() if mode in self.modes},
-        }
+        rows = row_times(self._costs, self._configuration, group_levels)
+        return {mode: self._prefix(row) for mode, row in rows.items()}
 
     def inner_hops(self, level: int) -> Array:
         """Return the time of a hop over each cut: none before the first layer or after the last."""
@@ -361,11 +348,6 @@ class PairMatrices:
         hidden = self.backward_prefix[:, None]
         exposed: Array = np.maximum(self.sync(replicas, levels) - hidden, 0)
         return exposed
-
-    def plain_layer_times(self, levels: Levels) -> Array:
-        """Return F of each layer alone at a tuple of levels: no hop, no recomputation."""
-        times = self._member_times((*levels[:3], NO_HOP, NO_HOP))
-        return np.diagonal(times["none"], 1)
 
     def least_hop(self, level: int) -> int:
         """Return the least time of a hop over a cut between two layers, 0 if there is none."""
