@@ -4,8 +4,8 @@
 
 Prints what the problems and their best plans make use of. On a disagreement
 it shrinks the problem as far as the disagreement lasts, writes it to a file
-and exits with 1. A seed in 10 asks for the artifact's cost model, one for other schedules, and two in
-10 let tp or sp differ by stage.
+and exits with 1. A seed in 10 asks for the artifact's cost model, one for other schedules, and
+two in 10 let tp or sp differ by stage.
 """
 
 import argparse
