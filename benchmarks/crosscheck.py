@@ -33,7 +33,7 @@ from random_instances import (  # noqa: E402
     random_data,
     random_staged_data,
 )
-from random_schedules import random_schedule_data  # noqa: E402
+from random_schedule_problems import random_schedule_data  # noqa: E402
 
 from nest_opt import InstanceError, Problem  # noqa: E402
 from nest_opt.plan.evaluate import Costs, evaluate  # noqa: E402

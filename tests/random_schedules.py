@@ -1,84 +1,57 @@
-"""Random small problems whose plans choose a pipeline schedule."""
+"""Random placements under every schedule: a drawn problem that allows them all, and its cuts."""
 
 import random
-from typing import Any
+from dataclasses import replace
 
-from random_instances import MAKERS, WATTS, layer_names, random_data
+from random_placements import random_placement
 
-from nest_opt.problem.schedule import SCHEDULES
+from nest_opt import Problem
+from nest_opt.cost.schedule import rounds_per_batch, runs
+from nest_opt.plan import Placement
+from nest_opt.problem.schedule import SCHEDULES, Schedule, ScheduleName
 
-MOST_LAYERS = 9
+CHUNKS = (2, 3)
+# Draws until a placement has stages and rounds that a schedule runs.
+_TRIES = 40
 
 
-def random_schedule_data(seed: int) -> dict[str, Any]:
-    """Return the problem of a seed with other schedules, more layers and more rounds.
+def with_schedules(problem: Problem, *names: ScheduleName) -> Problem:
+    """Return a problem that searches these schedules, all if none is named."""
+    search = problem.search.model_copy(
+        update={"schedule": names or SCHEDULES, "chunks": CHUNKS, "per_stage": ()}
+    )
+    return problem.model_copy(update={"search": search})
 
-    Interleaving needs S * v layers and a multiple of S rounds, ZB-H1 S rounds, and
-    all need several stages, so most problems are given what these take.
+
+def random_scheduled_placement(
+    rng: random.Random, problem: Problem, name: ScheduleName
+) -> Placement | None:
+    """Return any placement that can be evaluated and runs a schedule; None if few draws find one.
+
+    Stages are two or more.
     """
-    data = random_data(seed)
-    rng = random.Random(f"schedules {seed}")
-    search, job = data["search"], data["job"]
-    search["schedule"] = rng.choice(
-        (
-            list(SCHEDULES),
-            list(SCHEDULES),
-            ["interleaved"],
-            ["interleaved"],
-            ["gpipe"],
-            ["zb-h1"],
-            rng.sample(SCHEDULES, 2),
-            rng.sample(SCHEDULES, 3),
+    layers = len(problem.model.ids)
+    for _ in range(_TRIES):
+        placement = random_placement(rng, problem)
+        if placement is None:
+            return None
+        schedule = Schedule(name, rng.choice(CHUNKS) if name == "interleaved" else 1)
+        stages = placement.stages
+        rounds = rounds_per_batch(
+            problem.job, placement.microbatch, placement.ep, placement.replicas
         )
-    )
-    if rng.random() < 0.9:
-        search["chunks"] = rng.choice(([2], [2], [3], [2, 3], [4, 2]))
-    _lengthen(rng, data["model"])
-    if rng.random() < 0.7:
-        job["global_batch"] *= rng.choice((2, 3, 4, 6, 12))
-    if rng.random() < 0.6:
-        search["pp"] = rng.choice(([2], [2], [3], [2, 3], [2, 4]))
-        search.pop("dp", None)
-        if rng.random() < 0.6:
-            search["dp"] = [rng.choice((1, 1, 2))]
-    # Longer models and more stashes take more memory.
-    if rng.random() < 0.7:
-        kind = data["cluster"]["device_kinds"]["device"]
-        kind["memory_bytes"] = int(kind["memory_bytes"] * rng.choice((1, 1.2, 1.5, 2, 3, 10)))
-    if seed % 3 == 0:
-        _constrain_stages(rng, data)
-    return data
+        if rounds is None or stages < 2 or not runs(schedule, stages, rounds):
+            continue
+        if not schedule.is_interleaved:
+            return replace(placement, schedule=schedule)
+        if stages * schedule.chunks <= layers:
+            ends = random_chunk_ends(rng, layers, stages * schedule.chunks)
+            return replace(placement, schedule=schedule, ends=ends)
+    return None
 
 
-def _constrain_stages(rng: random.Random, data: dict[str, Any]) -> None:
-    """Add a constraint: those on stages mean any of their chunks."""
-    names = [name for entry in data["model"]["layers"] for name in layer_names(entry)]
-    levels = data["cluster"]["network"]["levels"]
-    kind = rng.choice(
-        ("colocation", "colocation", "forbidden-boundary", "hop-latency", *MAKERS, "pinned-layers")
-    )
-    made: dict[str, Any] | None
-    if kind in MAKERS:
-        made = MAKERS[kind](rng, data)
-    elif kind == "colocation":
-        made = {"type": kind, "layers": rng.sample(names, 2)} if len(names) > 1 else None
-    elif kind == "forbidden-boundary":
-        made = {"type": kind, "after": rng.choice(names)}
-    else:
-        made = {"type": kind, "limit_s": rng.choice(levels)["latency_s"]}
-    if made:
-        data.setdefault("constraints", []).append(made)
-        data["cluster"]["device_kinds"]["device"]["watts"] = WATTS
-
-
-def _lengthen(rng: random.Random, model: dict[str, Any]) -> None:
-    """Repeat the last entry of a chain without edges, so that stages can have chunks."""
-    if model.get("edges") is not None:
-        return
-    layers = sum(entry.get("repeat", 1) for entry in model["layers"])
-    more = rng.choice((0, 1, 2, 3, 4))
-    if layers + more > MOST_LAYERS or layers < 2:
-        return
-    kinds = [entry["type"] for entry in model["layers"]]
-    for number in range(more):
-        model["layers"].append({"id": f"more-{number}", "type": rng.choice(kinds)})
+def random_chunk_ends(rng: random.Random, layers: int, chunks: int) -> tuple[int, ...]:
+    """Return the ends of chunks that are equal but for the first and the last."""
+    size = rng.randint(1, (layers - 2) // (chunks - 2))
+    first = rng.randint(1, layers - 1 - size * (chunks - 2))
+    return (*(first + size * chunk for chunk in range(chunks - 1)), layers)

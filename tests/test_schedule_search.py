@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 from agreement import Comparison, compare
-from random_schedules import random_schedule_data
+from random_schedule_problems import random_schedule_data
 from samples import sample
 from test_top import differs
 

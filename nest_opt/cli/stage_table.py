@@ -1,6 +1,7 @@
 """A plan in a few lines: its degrees, and a table of its stages."""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -14,6 +15,7 @@ from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
 from nest_opt.problem import Configuration
 from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.zero import NOT_SHARDED, Zero, zero_of
 
 # Equal widths line up grids that follow each other.
 LABEL_WIDTH = 9
@@ -73,15 +75,15 @@ def speed_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
 
 def degrees_text(plan: Plan) -> str:
     """Return the degrees of a plan in one line."""
-    shape = shape_text(plan.microbatch, plan.configurations, plan.dp, plan.zero)
+    shape = shape_text(plan.microbatch, plan.configurations, plan.dp, zero_of(plan.zero))
     schedule = plan.placement().schedule
     return shape + (f", schedule {schedule}" if schedule != ONE_F_ONE_B else "")
 
 
 def shape_text(
-    microbatch: int, stages: Sequence[Configuration], replicas: int, zero: int = 0
+    microbatch: int, stages: Sequence[Configuration], replicas: int, zero: Zero = NOT_SHARDED
 ) -> str:
-    """Return degrees in one line: b, the configuration of each stage, d; z unless it is 0."""
+    """Return degrees in one line: b, the configuration of each stage, d; z where it is above 0."""
     tp = by_stage([str(k.tp) for k in stages])
     sp = by_stage(["on" if k.sp else "off" for k in stages])
     return (
@@ -107,10 +109,13 @@ def batch_text(plan: Plan) -> str:
     return f"{batch}, m = {rounds:,} {noun} per pipeline{padded}"
 
 
-def layers_text(names: tuple[str, ...]) -> str:
-    """Return the first and the last of a stage's layers."""
-    ends = names if len(names) == 1 else (names[0], names[-1])
-    return " .. ".join(printable(name) for name in ends)
+def layers_text(names: Sequence[str], chunks: Sequence[int] | None = None) -> str:
+    """Return the first and the last of a stage's layers, or those of each of its chunks."""
+    if chunks is not None:
+        ends = list(accumulate(chunks, initial=0))
+        return ", ".join(layers_text(names[low:high]) for low, high in pairwise(ends))
+    edges = names if len(names) == 1 else (names[0], names[-1])
+    return " .. ".join(printable(name) for name in edges)
 
 
 def devices_text(block: Sequence[int]) -> str:
@@ -142,7 +147,7 @@ def stage_table(plan: Plan, evaluation: Evaluation | None) -> RenderableType:
     for number, stage in enumerate(plan.stages):
         table.add_row(
             str(number),
-            f"{layers_text(stage.layers)} ({len(stage.layers):,})",
+            f"{layers_text(stage.layers, stage.chunks)} ({len(stage.layers):,})",
             devices_text(device_map.block(0, number)),
             stage.recompute,
             *(_costs(evaluation.stages[number]) if evaluation else ()),

@@ -17,7 +17,7 @@ from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.cost.table import CLASSES
 from nest_opt.dp.chain import INFINITE, Array
 from nest_opt.dp.levels import Levels, LevelSet
-from nest_opt.dp.matrices import PairMatrices
+from nest_opt.dp.matrices import PairMatrices, copy_levels
 from nest_opt.dp.rules import Restriction
 from nest_opt.problem.profile import Recompute
 
@@ -232,10 +232,10 @@ class ChunkCosts:
         return np.asarray(time + self._hops(hop_out)[1][ways][:, columns])
 
     def _compute_class_sync(self, replicas: int, member: Levels) -> Array:
-        """Return Y of each stage over copies on one (dense, expert) pair of levels."""
+        """Return Y of each stage over copies on one tuple of levels."""
         total = np.zeros((len(self._low), self._cuts.stages), np.int64)
-        for name, level in zip(CLASSES, member, strict=True):
-            cost = self._matrices.class_sync(name, replicas, level)
+        for name, levels in zip(CLASSES, copy_levels(member), strict=True):
+            cost = self._matrices.class_sync(name, replicas, levels)
             if cost is not None:
                 held, fixed_ps, prefix = cost
                 time = fixed_ps + self._cuts.of_stages(prefix)

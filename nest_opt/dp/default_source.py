@@ -12,8 +12,8 @@ import numpy as np
 from nest_opt.cost.build import build_cost_table, legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
-from nest_opt.cost.sharding import Sharding, round_times, sharded_pair
-from nest_opt.cost.table import Row, row_times
+from nest_opt.cost.sharding import Sharding, fits_replicas, round_times, sharded_pair
+from nest_opt.cost.table import CLASSES, Row, row_times
 from nest_opt.dp.capacity import Layers, room
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkPlan, EqualCuts, StageSets
@@ -27,6 +27,7 @@ from nest_opt.dp.matrices import (
     LazyMatrices,
     PairMatrices,
     StageKey,
+    copy_levels,
 )
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Bundle, Group, MemoryCase
@@ -37,6 +38,7 @@ from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -59,7 +61,7 @@ class DefaultSource:
         self._replicas = costs.table.replicas
         self._group_sizes = costs.network.group_sizes
         self._rows = np.array(costs.table.layer_rows)
-        self._zero = sorted(costs.problem.search.zero)
+        self._zero = costs.problem.zeros
         self._schedules = costs.problem.search.schedules
         # By whether parameters are sharded: there are many such, and the oldest are dropped.
         self._matrices: tuple[_Matrices, _Matrices] = ({}, {})
@@ -148,11 +150,12 @@ class DefaultSource:
         ]
         weights = [objective_weights(objective, count, rounds, schedule) for count in choices]
         hops = np.array([self._least_hops(pair, schedule, count) for count in choices], np.float64)
+        zeros = self._zeros(replicas)
         bounds = [
             closed_forms(
                 self._plain(pair, Sharding(zero, replicas, rounds)), hops, choices, weights
             )
-            for zero in self._zero
+            for zero in zeros
             if choices
         ]
 
@@ -160,10 +163,14 @@ class DefaultSource:
             level, number = divmod(place, len(choices))
             devices = pair[1].block_size * replicas * choices[number]
             return Group(
-                0, devices, choices[number], replicas, *pair, rounds, self._zero[level], schedule
+                0, devices, choices[number], replicas, *pair, rounds, zeros[level], schedule
             )
 
         return Bundle(np.concatenate(bounds or [np.zeros(0)]), group)
+
+    def _zeros(self, replicas: int) -> list[Zero]:
+        """Return the ZeRO levels that so many replicas can have."""
+        return [zero for zero in self._zero if fits_replicas(zero, replicas)]
 
     def _stage_counts(self, block_size: int, replicas: int) -> list[int]:
         """Return the numbers of stages that devices and constraints allow."""
@@ -223,8 +230,8 @@ class DefaultSource:
         """Return each row's time by mode, hops aside, with all groups at their least levels."""
         inside = self.least_levels(pair[1])[:3]
         times = row_times(self._table.pairs[pair], pair[1], inside)
-        least = self.least_sync_levels(pair[1], sharding.replicas)
-        rounds = round_times(self._table, pair, sharding, least)
+        least = self.least_sync_levels(pair[1], sharding.replicas, sharding.zero)
+        rounds = round_times(self._table, pair, sharding, copy_levels(least))
         if rounds is None:
             return times
         return {mode: tuple(map(add, row, rounds)) for mode, row in times.items()}
@@ -324,7 +331,9 @@ class DefaultSource:
             )
             for stage in range(stages)
         )
-        copies = frozenset({self.least_sync_levels(group.configuration, group.replicas)})
+        copies = frozenset(
+            {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
+        )
         best = self._best_chunks(
             _sharding_of(group), group.pair, group.schedule, levels, (copies,) * stages
         )
@@ -392,7 +401,7 @@ class DefaultSource:
             cell.pair,
             cell.schedule,
             tuple(vectors.stage_sets(device_map, goes_round=True)),
-            tuple(vectors.sync_sets(device_map)),
+            tuple(vectors.sync_sets(device_map, cell.zero)),
         )
 
     def chunk_memory(self, case: MemoryCase, stages: int) -> tuple[int, tuple[int, ...]] | None:
@@ -422,7 +431,9 @@ class DefaultSource:
             matrices = self.matrices(group.pair, sharding)
             shared = NO_ROUNDS
             if matrices.has_rounds:
-                shared = frozenset({self.least_sync_levels(group.configuration, group.replicas)})
+                shared = frozenset(
+                    {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
+                )
             *inside, hop = self.least_levels(group.configuration)
             keys: list[StageKey] = []
             for stage, (flight, held) in enumerate(zip(flights, self.held_by(stages), strict=True)):
@@ -454,7 +465,8 @@ class DefaultSource:
         matrices, replicas = self.matrices(pair, sharding), sharding.replicas
         if not matrices.has_sync(replicas):
             return 0
-        sync = matrices.sync(replicas, frozenset({self.least_sync_levels(pair[1], replicas)}))
+        least = self.least_sync_levels(pair[1], replicas, sharding.zero)
+        sync = matrices.sync(replicas, frozenset({least}))
         if stages == 1:
             return int(sync[0, -1])
         if self._hides_sync(schedule):
@@ -465,14 +477,20 @@ class DefaultSource:
         """Whether the drain of earlier stages hides sync."""
         return self._problem.job.objective == "fill-drain" and drains(schedule)
 
-    def least_sync_levels(self, configuration: Configuration, replicas: int) -> Levels:
-        """Return the least (dense, expert) levels of the copies of any device map."""
+    def least_sync_levels(
+        self, configuration: Configuration, replicas: int, zero: Zero = NOT_SHARDED
+    ) -> Levels:
+        """Return the least levels of the copies of any device map: `LevelVectors.sync_sets`.
+
+        Replicas are at least a block apart.
+        """
         tp, cp, ep, _ = configuration
-        vectors = self.vectors(configuration)
-        return (
-            vectors.level_of_span((cp * ep * replicas - 1) * tp),
-            vectors.level_of_span((replicas - 1) * tp * cp * ep + (cp - 1) * tp),
-        )
+        level, a = self.vectors(configuration).level_of_span, configuration.block_size
+        dense, expert = (replicas // zero.runs(name) for name in CLASSES)
+        inside = (level((cp * ep * dense - 1) * tp), level((expert - 1) * a + (cp - 1) * tp))
+        if zero.instances == 1:
+            return inside
+        return (*inside, level((replicas - dense) * a), level((replicas - expert) * a))
 
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
@@ -490,8 +508,10 @@ class DefaultSource:
             if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1])
             for replicas in filter(self._restriction.allows_replicas, self._replicas[pair])
         )
-        maps = sum(count * self._map_count(*shape) for shape, count in shapes.items())
-        return len(self._zero) * maps
+        return sum(
+            count * len(self._zeros(shape[1])) * self._map_count(*shape)
+            for shape, count in shapes.items()
+        )
 
     def _map_count(self, block_size: int, replicas: int, rounds: int) -> int:
         """Return the number of device maps of all S, as often as a schedule runs there."""
@@ -528,7 +548,7 @@ class DefaultSource:
         count = len(sets)
         shared: list[LevelSet] = [NO_ROUNDS] * count
         if self._matrices_of(cell).has_rounds:
-            shared = vectors.sync_sets(cell.device_map)
+            shared = vectors.sync_sets(cell.device_map, cell.zero)
         flights = self._flights(cell.schedule, count, cell.rounds)
         keys = list(zip(sets, flights, self.held_by(count), shared, strict=True))
         return keys[::-1]
@@ -586,7 +606,7 @@ class DefaultSource:
         if not weights.sync or not matrices.has_sync(replicas):
             return Chain(time, None, fill)
         of_stage = matrices.exposed_sync if self._hides_sync(cell.schedule) else matrices.sync
-        sets = self.vectors(cell.configuration).sync_sets(cell.device_map)
+        sets = self.vectors(cell.configuration).sync_sets(cell.device_map, cell.zero)
         keys = [(replicas, levels) for levels in reversed(sets)]
         return Chain(time, LazyMatrices(of_stage, keys), fill)
 
@@ -614,7 +634,7 @@ class DefaultSource:
                     if rounds is None:
                         continue
                     stages = self._devices // (pair[1].block_size * replicas)
-                    for zero in self._zero:
+                    for zero in self._zeros(replicas):
                         yield MemoryCase(
                             *pair, replicas, rounds, stages, self._table.usable_bytes, zero,
                             schedule,

@@ -15,6 +15,7 @@ from nest_opt.plan.placement import Cell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Group:
     """Cells that share everything but rank order and pitch.
 
     `bound_ps` is a lower bound on all its cells; `place` orders equals: fewer
-    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, smaller z, and the
-    schedule.
+    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, smaller z and h, and
+    the schedule.
     """
 
     bound_ps: int
@@ -33,7 +34,7 @@ class Group:
     microbatch: int
     configuration: Configuration
     rounds: int
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
     schedule: Schedule = ONE_F_ONE_B
 
     @property
@@ -109,7 +110,7 @@ class MemoryCase:
     rounds: int
     most_stages: int
     usable_bytes: int
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
     schedule: Schedule = ONE_F_ONE_B
 
 
