@@ -14,6 +14,7 @@ from nest_opt import InstanceError, exact, solve, verify
 from nest_opt.api import outside_family
 from nest_opt.cli.fix import fix
 from nest_opt.cli.progress import SearchProgress
+from nest_opt.conflicts import Conflict
 from nest_opt.errors import ConsistencyError
 from nest_opt.milp import exact as programs
 from nest_opt.milp.cells import aligned_cells
@@ -63,7 +64,8 @@ def test_a_disagreement_is_a_defect(claim: str, monkeypatch: pytest.MonkeyPatch)
     assert narrow.bound_ps > true.bound_ps
     wrong = replace(narrow, problem=problem)
     if claim == "none":
-        wrong = replace(wrong, status="infeasible", plan=None, evaluation=None, bound_ps=None)
+        none = replace(wrong, status="infeasible", plan=None, evaluation=None, bound_ps=None)
+        wrong = replace(none, conflict=Conflict((), ()))
     monkeypatch.setattr("nest_opt.verbs.pipeline.exact.solve_pipeline", lambda *_: wrong)
     with pytest.raises(ConsistencyError, match="the dynamic program says that none"):
         exact(problem)

@@ -75,7 +75,7 @@ def exact_pipeline(
     programs.check_request(costs, time_limit_s, gap)
     limits = SearchLimits(time_limit_s, None, gap)
     start = start or solve_pipeline(problem, progress)
-    if start.status == "interrupted":
+    if start.cut_short:
         return _interrupted(start, family)
     placement = start.plan.placement() if start.plan else None
     try:
@@ -98,22 +98,26 @@ def exact_pipeline(
         )
         if broken:
             raise illegal("integer program", found.placement, broken[0])
-    conflict = None
-    if found.status == "infeasible":
+    conflict, status = None, found.status
+    # What the search has no rule for takes plans away, and adds none.
+    settled = family == "aligned" and start.status == "infeasible" and found.limit is not None
+    if settled:
+        status, conflict = "infeasible", start.conflict
+    elif found.status == "infeasible":
         conflict = start.conflict if family == "aligned" else None
-    if found.status == "infeasible" and conflict is None:
+    if status == "infeasible" and conflict is None:
         # The search has no rule for some constraint, or speaks of the aligned family alone.
         left_s = limits.remaining_s(begin)
         conflict = find_exact_conflict(costs, cell_source(costs), left_s, family, progress)
     return ExactResult(
         problem=problem,
         family=found.family,
-        status="interrupted" if found.limit == "interrupt" else found.status,
+        status="interrupted" if found.limit == "interrupt" and not settled else status,
         plan=plan,
         evaluation=evaluation,
-        bound_ps=found.bound_ps,
-        bound_vouched_by=found.bound_by,
-        exact_units=found.exact_units,
+        bound_ps=None if settled else found.bound_ps,
+        bound_vouched_by="dynamic program" if settled else found.bound_by,
+        exact_units=settled or found.exact_units,
         start=start,
         cells=found.cells,
         cells_pruned=found.cells_pruned,
@@ -127,13 +131,14 @@ def exact_pipeline(
 def _interrupted(start: SolveResult, family: Family) -> ExactResult:
     """Return what the dynamic program found, when the integer programs had no turn.
 
-    Its bound is one of the aligned family alone.
+    Its bound, and that there is no plan, hold in the aligned family alone.
     """
     is_aligned = family == "aligned"
+    infeasible = is_aligned and start.status == "infeasible"
     return ExactResult(
         problem=start.problem,
         family=family,
-        status="interrupted",
+        status="infeasible" if infeasible else "interrupted",
         plan=start.plan,
         evaluation=start.evaluation,
         bound_ps=start.bound_ps if is_aligned else 0,
@@ -145,6 +150,7 @@ def _interrupted(start: SolveResult, family: Family) -> ExactResult:
         cells_solved=0,
         nodes=0,
         wall_s=start.wall_s,
+        conflict=start.conflict if infeasible else None,
     )
 
 

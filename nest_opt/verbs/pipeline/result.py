@@ -57,6 +57,7 @@ class SolveResult(Bounded):
     diagnosis, conflict
         Why there is no plan, when `infeasible`: the closest placement and what
         would make it fit; and a minimal set of requirements that no plan keeps.
+        After a KeyboardInterrupt the diagnosis is incomplete, the conflict None.
     relaxed
         Constraints that the search had no rule for. An `optimal` plan keeps
         them: no plan is better even without them.
@@ -90,6 +91,12 @@ class SolveResult(Bounded):
     plans: tuple[RankedPlan, ...] = ()
     rest_bound_ps: int | None = None
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether a KeyboardInterrupt ended the search, or the reasons for there being no plan."""
+        unexplained = self.status == "infeasible" and self.conflict is None
+        return self.status == "interrupted" or unexplained
+
 
 @dataclass(frozen=True)
 class ExactResult(Bounded):
@@ -111,7 +118,8 @@ class ExactResult(Bounded):
     bound_vouched_by
         Who says so: `solver` (HiGHS, as soon as the program of some cell took
         part), `closed form` (bounds alone settled every cell), or `dynamic
-        program` (the search was interrupted before the programs' turn).
+        program` (the programs had no turn, or were cut short where the search
+        had found that there is no plan).
     exact_units
         Whether the programs' coefficients were small integers, in which no
         tolerance of the solver can hide a unit. Otherwise its claims hold up
