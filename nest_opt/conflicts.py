@@ -26,6 +26,7 @@ from nest_opt.dp.staged_search import search_all
 from nest_opt.errors import ConsistencyError
 from nest_opt.milp.result import FamilyName
 from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.progress import Progress
 from nest_opt.problem import Problem, rule_of
 from nest_opt.problem.base import MAX_BYTES
 
@@ -80,7 +81,7 @@ class Conflict:
 def find_conflict(
     costs: Costs,
     source: CellSource,
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> Conflict | None:
     """Return why the dynamic program found no plan, None if Ctrl-C came first.
 
@@ -116,7 +117,7 @@ def find_exact_conflict(
     source: CellSource,
     time_limit_s: float | None,
     family: FamilyName = "aligned",
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> Conflict | None:
     """Return why the integer programs found no plan, None if time ran out or Ctrl-C came first.
 
@@ -170,7 +171,7 @@ def _has_rule(requirement: Requirement) -> bool:
 def _filtered(
     requirements: Sequence[Requirement],
     has_plan: HasPlan,
-    progress: Callable[[int, int, int | None], None] | None,
+    progress: Progress | None,
 ) -> Conflict | None:
     """Return the conflict that deletion filtering leaves, None if an answer was missing."""
     every = frozenset(requirements)
@@ -197,7 +198,7 @@ def _filtered(
 def _fits(
     source: CellSource,
     costs: Costs,
-    progress: Callable[[int, int, int | None], None] | None,
+    progress: Progress | None,
     kept: Requirements,
 ) -> bool:
     """Whether the search's rules leave a plan that keeps some requirements."""
@@ -211,7 +212,7 @@ def _fits(
     return _staged_fits(Costs(_with(problem, kept, costs)), progress)
 
 
-def _staged_fits(costs: Costs, progress: Callable[[int, int, int | None], None] | None) -> bool:
+def _staged_fits(costs: Costs, progress: Progress | None) -> bool:
     """Whether there is a plan, of stages that differ in tp or sp too."""
     source = cell_source(costs)
     if isinstance(source, DefaultSource):

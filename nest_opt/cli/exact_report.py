@@ -12,7 +12,8 @@ from nest_opt.api import ExactResult, VerifyResult, outside_family
 from nest_opt.cli.explain import failure
 from nest_opt.cli.solve_report import conflict_facts, headline, infeasible_report
 from nest_opt.cli.stage_table import degree_facts, facts, speed_facts, stage_table
-from nest_opt.cli.units import count_text, gap_text, number_text, seconds_text
+from nest_opt.cli.tally import tally_text
+from nest_opt.cli.units import gap_text, seconds_text
 from nest_opt.plan.evaluate import Evaluation
 from nest_opt.plan.gap import relative_gap
 from nest_opt.plan.plan import Plan
@@ -142,7 +143,4 @@ def _start_text(result: ExactResult) -> str:
 
 
 def _search_text(result: ExactResult) -> str:
-    return (
-        f"{count_text(result.cells, 'cell')}, {result.cells_pruned:,} pruned, "
-        f"{result.cells_solved:,} solved, {number_text(result.wall_s, 3)} s"
-    )
+    return tally_text(result, result.wall_s)

@@ -1,6 +1,5 @@
 """Why nothing fits: the closest placement, its heaviest stage, and the least that helps."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Chain, first_ends
@@ -8,6 +7,7 @@ from nest_opt.dp.needs import Needs, least_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
 from nest_opt.plan.placement import Cell, DeviceMap, MapOrder
+from nest_opt.plan.progress import Progress
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import RECOMPUTE_MODES
 
@@ -65,7 +65,7 @@ class _Known:
 def diagnose(
     costs: Costs,
     source: CellSource,
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> Diagnosis:
     """Find the placement that needs the least memory, and what would make it fit.
 
@@ -101,7 +101,7 @@ def diagnose(
 def _compare(
     source: CellSource,
     known: _Known,
-    progress: Callable[[int, int, int | None], None] | None,
+    progress: Progress | None,
 ) -> None:
     """Look at every case and S that could need less memory, or fewer devices."""
     needs = Needs(source)

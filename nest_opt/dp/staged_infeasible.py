@@ -1,6 +1,5 @@
 """Why nothing fits where stages may differ: what they can do better than equal ones."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +14,7 @@ from nest_opt.dp.staged_search import by_first_size
 from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
 from nest_opt.plan.placement import StagedCell, uneven_map
+from nest_opt.plan.progress import Progress
 from nest_opt.problem.profile import RECOMPUTE_MODES
 
 
@@ -31,7 +31,7 @@ class _Closest:
 def diagnose_all(
     costs: Costs,
     source: CellSource,
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> Diagnosis:
     """Find the placement that needs the least memory, whether or not its stages may differ.
 
@@ -74,7 +74,7 @@ def _compare(
     costs: Costs,
     source: StagedSource,
     best: _Closest,
-    progress: Callable[[int, int, int | None], None] | None,
+    progress: Progress | None,
 ) -> None:
     """Look for less memory, or fewer devices, in each class and d."""
     groups = list(source.memory_groups())

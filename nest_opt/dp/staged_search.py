@@ -1,6 +1,6 @@
 """The outer search over cells whose stages may differ: below the best of those that do not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 
@@ -11,6 +11,7 @@ from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource
 from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
+from nest_opt.plan.progress import Progress
 
 
 @dataclass
@@ -25,7 +26,7 @@ class _Best:
 def search_all(
     costs: Costs,
     source: CellSource,
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
     top: int = 1,
 ) -> SearchResult:
     """Find the best placement, whether or not its stages may differ.
@@ -41,7 +42,7 @@ def search_all(
 def search_staged(
     source: StagedSource,
     uniform: SearchResult,
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> SearchResult:
     """Find the best placement, given the best of those with one configuration for all stages.
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from nest_opt.conflicts import Conflict
 from nest_opt.dp.infeasible import Diagnosis
+from nest_opt.milp.result import Tally
 from nest_opt.plan.evaluate import Evaluation
 from nest_opt.plan.plan import Plan
 from nest_opt.plan.violation import Violation
@@ -99,8 +100,8 @@ class SolveResult(Bounded):
 
 
 @dataclass(frozen=True)
-class ExactResult(Bounded):
-    """What `exact` returns.
+class ExactResult(Bounded, Tally):
+    """What `exact` returns: what was found, and the tally of the cells.
 
     Attributes
     ----------
@@ -120,18 +121,11 @@ class ExactResult(Bounded):
         part), `closed form` (bounds alone settled every cell), or `dynamic
         program` (the programs had no turn, or were cut short where the search
         had found that there is no plan).
-    exact_units
-        Whether the programs' coefficients were small integers, in which no
-        tolerance of the solver can hide a unit. Otherwise its claims hold up
-        to a relative tolerance of about 1e-6.
     start
         What the dynamic program found first; its plan is the first incumbent.
     conflict
         A minimal set of requirements that no plan keeps, when `infeasible`;
         None if the time limit or an interrupt came before it was found.
-    cells, cells_pruned, cells_solved, nodes
-        Cells of the family, how many of them a closed-form bound settled, for
-        how many programs were run, and their branch-and-bound nodes.
     wall_s
         Seconds, those of the dynamic program included.
     """
@@ -143,12 +137,7 @@ class ExactResult(Bounded):
     evaluation: Evaluation | None
     bound_ps: int | None
     bound_vouched_by: Literal["solver", "closed form", "dynamic program"]
-    exact_units: bool
     start: SolveResult
-    cells: int
-    cells_pruned: int
-    cells_solved: int
-    nodes: int
     wall_s: float
     conflict: Conflict | None = None
 
