@@ -9,7 +9,7 @@ from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.infeasible import Diagnosis, diagnose, least_memory_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.dp.staged_chain import StagePath
-from nest_opt.dp.staged_needs import fewest_devices, least_bytes
+from nest_opt.dp.staged_needs import fewest_devices, least_bytes, may_fit
 from nest_opt.dp.staged_search import by_first_size
 from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
@@ -61,12 +61,7 @@ def diagnose_all(
 def staged_fits(costs: Costs, source: DefaultSource) -> bool | None:
     """Whether stages that may differ fit the memory; None where that depends on the map too."""
     staged = StagedSource(costs, source)
-    room, usable = costs.problem.cluster.device_count, costs.table.usable_bytes
-    found = any(
-        True
-        for group in staged.memory_groups()
-        for _ in fewest_devices(staged, group, usable, room // group.replicas)
-    )
+    found = may_fit(staged)
     return None if found and not staged.any_map_will_do else found
 
 

@@ -57,6 +57,17 @@ def fewest_devices(
             yield stages, devices
 
 
+def may_fit(source: StagedSource) -> bool:
+    """Whether some stages fit the memory and the devices, wherever these are."""
+    return any(
+        True
+        for group in source.memory_groups()
+        for _ in fewest_devices(
+            source, group, source.usable_bytes, source.devices // group.replicas
+        )
+    )
+
+
 def least_bytes(
     source: StagedSource,
     group: StagedGroup,

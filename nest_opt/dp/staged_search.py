@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heapreplace
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.search import NO_LIMIT, Ranked, SearchResult, Status, search
 from nest_opt.dp.source import CellSource
+from nest_opt.dp.staged_needs import may_fit
 from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource
 from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.evaluate import Costs
@@ -68,6 +69,9 @@ def search_staged(
         heap = [(group.bound_ps, n, False, group) for n, group in enumerate(groups)]
         total = len(heap)
         heapify(heap)
+        if uniform.value_ps is None and not may_fit(source):
+            # Where no plan gives a limit, bounds on times are of no use.
+            heap = []
         while heap and heap[0][0] < best.value_ps:
             if progress:
                 progress(total - len(heap), total, _known(best.value_ps))

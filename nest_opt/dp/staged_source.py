@@ -419,6 +419,16 @@ class StagedSource:
     # What a diagnosis asks
 
     @property
+    def devices(self) -> int:
+        """K, the number of devices."""
+        return self._devices
+
+    @property
+    def usable_bytes(self) -> int:
+        """What a stage may fill on a device."""
+        return self._table.usable_bytes
+
+    @property
     def layers(self) -> int:
         """n, the number of layers."""
         return self._table.layer_count
