@@ -83,7 +83,7 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     """
     if family != "free":
         return
-    levels, devices = costs.problem.search.zero, costs.problem.cluster.device_count
+    levels, devices = costs.problem.zeros, costs.problem.cluster.device_count
     if devices > MOST_FREE_DEVICES:
         raise ModelError(
             f"cluster.devices: found {devices:,} devices, the programs of the free family are "
