@@ -223,9 +223,9 @@ class ArtifactSource:
         """None: a bound cannot be had better without solving the cell."""
         return 0
 
-    def refined_bound_ps(self, group: Group, step: int) -> int | None:
-        """Return the group's bound."""
-        return group.bound_ps
+    def refined(self, group: Group, step: int) -> list[Group]:
+        """Return the group."""
+        return [group]
 
     def cell_count(self) -> int:
         """Return the number of groups: each has one cell."""

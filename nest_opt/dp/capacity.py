@@ -102,7 +102,7 @@ class Room:
         return max(0, over) * (times[1] - times[0])
 
 
-def room(layers: Layers, free_bytes: int, in_flight: Array, hop_ps: Array) -> Room:
+def room(layers: Layers, free_bytes: int, in_flight: Array, hop_ps: Array, chunks: int = 1) -> Room:
     """Return the room of stages with `free_bytes` for states, stashes and work.
 
     Parameters
@@ -115,12 +115,16 @@ def room(layers: Layers, free_bytes: int, in_flight: Array, hop_ps: Array) -> Ro
         Stashes of one microbatch that each stage holds, shape (S,).
     hop_ps
         The least time of the hops of each stage, shape (S,).
+    chunks
+        v: stashes are of a v-th of a stage's layers, or more.
     """
     most = []
     for stash, work in zip(layers.stash_bytes, layers.work_bytes, strict=True):
         # More than fill the memory are one too many, however many they are.
-        held = np.minimum(in_flight, free_bytes // stash + 1) * stash if stash else 0 * in_flight
-        each = layers.states_bytes + held
-        fits = np.where(each > 0, (free_bytes - work) // np.maximum(each, 1), layers.count)
+        most_held = chunks * free_bytes // stash + 1 if stash else 0
+        held = np.minimum(in_flight, most_held) * stash
+        each = chunks * layers.states_bytes + held
+        free = chunks * (free_bytes - work)
+        fits = np.where(each > 0, free // np.maximum(each, 1), layers.count)
         most.append(np.clip(fits, 0, layers.count) if free_bytes >= work else 0 * in_flight)
     return Room(layers, np.array(most), hop_ps)

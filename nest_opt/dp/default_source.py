@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import replace
 from math import isqrt
-from operator import add
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -12,13 +12,12 @@ import numpy as np
 from nest_opt.cost.build import build_cost_table, legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
-from nest_opt.cost.sharding import Sharding, fits_replicas, round_times, sharded_pair
-from nest_opt.cost.table import CLASSES, Row, row_times
-from nest_opt.dp.capacity import Layers, room
+from nest_opt.cost.sharding import Sharding, fits_replicas
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkPlan, EqualCuts, StageSets
-from nest_opt.dp.closed_form import LayerTimes, closed_form_ps, closed_forms, layer_times
-from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
+from nest_opt.dp.group_bounds import GroupBounds, sharding_of
+from nest_opt.dp.least_levels import LeastLevels
+from nest_opt.dp.levels import NO_HOP, LevelSet
 from nest_opt.dp.matrices import (
     MIN_KEPT,
     NO_ROUNDS,
@@ -27,7 +26,6 @@ from nest_opt.dp.matrices import (
     LazyMatrices,
     PairMatrices,
     StageKey,
-    copy_levels,
 )
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Bundle, Group, MemoryCase
@@ -36,9 +34,9 @@ from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps, count_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
-from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
+from nest_opt.problem.profile import Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
-from nest_opt.problem.zero import NOT_SHARDED, Zero
+from nest_opt.problem.zero import Zero
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -63,13 +61,13 @@ class DefaultSource:
         self._rows = np.array(costs.table.layer_rows)
         self._zero = costs.problem.zeros
         self._schedules = costs.problem.search.schedules
+        self.least = LeastLevels(costs.network.group_sizes)
+        self.bounds = GroupBounds(costs.table, costs.problem.job.objective, self.least)
         # By whether parameters are sharded: there are many such, and the oldest are dropped.
         self._matrices: tuple[_Matrices, _Matrices] = ({}, {})
-        self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
         self._with_maps: dict[tuple[Configuration, int, int, bool], bool] = {}
         self._map_counts: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self._least_levels: dict[Configuration, Levels] = {}
         self._cuts: dict[tuple[int, int], EqualCuts] = {}
         self._chunk_costs: dict[object, ChunkCosts] = {}
         self._least: dict[object, tuple[int, int]] = {}
@@ -88,6 +86,7 @@ class DefaultSource:
         other._cuts, other._chunk_costs, other._map_counts = {}, {}, {}
         if any(self._zero):
             other._table = build_cost_table(problem)
+            other.bounds = GroupBounds(other._table, problem.job.objective, self.least)
         return other
 
     @property
@@ -111,16 +110,10 @@ class DefaultSource:
     def _matrices_of(self, cell: Cell) -> PairMatrices:
         return self.matrices(cell.pair, Sharding(cell.zero, cell.device_map.replicas, cell.rounds))
 
-    def vectors(self, configuration: Configuration) -> LevelVectors:
-        """Return the level vectors of a configuration, built once."""
-        if configuration not in self._vectors:
-            self._vectors[configuration] = LevelVectors(self._group_sizes, configuration)
-        return self._vectors[configuration]
-
     def bundles(self, with_dominated: bool = True) -> Iterator[Bundle]:
         """Yield the groups of each pair, d and schedule, with bounds in closed form.
 
-        Memory aside.
+        Memory and ZeRO levels aside.
         """
         for pair in self._table.pairs:
             if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1]):
@@ -131,7 +124,7 @@ class DefaultSource:
     def may_have_tp(self, configuration: Configuration) -> bool:
         """Whether some device map keeps tp groups on the levels that they may use."""
         most = self._restriction.highest_tp_level
-        return most is None or self.least_levels(configuration)[0] <= most
+        return most is None or self.least.of_groups(configuration)[0] <= most
 
     def _bundle(
         self,
@@ -140,33 +133,24 @@ class DefaultSource:
         schedule: Schedule,
         with_dominated: bool,
     ) -> Bundle:
-        """Return the groups of a pair, d and schedule."""
-        objective, rounds = self._problem.job.objective, self._rounds(pair, replicas)
+        """Return the groups of a pair, d and schedule, all ZeRO levels in one."""
+        rounds, levels = self._rounds(pair, replicas), len(self._zeros(replicas))
         choices = [
             stages
             for stages in self._stage_counts(pair[1].block_size, replicas)
             if self._runs(schedule, stages, rounds)
             and (with_dominated or not self._is_dominated(schedule, stages))
         ]
-        weights = [objective_weights(objective, count, rounds, schedule) for count in choices]
-        hops = np.array([self._least_hops(pair, schedule, count) for count in choices], np.float64)
-        zeros = self._zeros(replicas)
-        bounds = [
-            closed_forms(
-                self._plain(pair, Sharding(zero, replicas, rounds)), hops, choices, weights
-            )
-            for zero in zeros
-            if choices
-        ]
 
         def group(place: int) -> Group:
-            level, number = divmod(place, len(choices))
-            devices = pair[1].block_size * replicas * choices[number]
+            stages = choices[place]
+            devices = pair[1].block_size * replicas * stages
             return Group(
-                0, devices, choices[number], replicas, *pair, rounds, zeros[level], schedule
+                0, devices, stages, replicas, *pair, rounds, schedule=schedule, levels=levels
             )
 
-        return Bundle(np.concatenate(bounds or [np.zeros(0)]), group)
+        bounds = self.bounds.closed_forms(pair, rounds, schedule, choices)
+        return Bundle(bounds, group, levels)
 
     def _zeros(self, replicas: int) -> list[Zero]:
         """Return the ZeRO levels that so many replicas can have."""
@@ -197,116 +181,47 @@ class DefaultSource:
         enough = stages * schedule.chunks <= self._table.layer_count
         return enough and runs(schedule, stages, rounds)
 
-    def _least_hops(self, pair: tuple[int, Configuration], schedule: Schedule, stages: int) -> int:
-        """Return the least that all hops of a pipeline take: two at each end of a chunk.
-
-        Those from the last stage round to the first are longer.
-        """
-        matrices, around = self.matrices(pair), schedule.chunks - 1
-        *_, level = self.least_levels(pair[1])
-        hops = (stages - 1) * schedule.chunks * matrices.least_hop(level)
-        if around:
-            hops += around * matrices.least_hop(self._least_level_around(pair[1], stages))
-        return 2 * hops
-
-    def _least_level_around(self, configuration: Configuration, stages: int) -> int:
-        """Return the least level of a hop between the last and the first of S stages."""
-        return self.vectors(configuration).level_of_span((stages - 1) * configuration.block_size)
-
-    def _plain(self, pair: tuple[int, Configuration], sharding: Sharding) -> LayerTimes:
-        """Return the sums of the layers' least times."""
-        gradients = np.array(self._table.pairs[pair].weight_gradient_ps, np.int64)[self._rows]
-        return layer_times(self.layer_times(pair, sharding), gradients)
-
-    def layer_times(self, pair: tuple[int, Configuration], sharding: Sharding) -> Array:
-        """Return the least time of each layer, hops and recomputation aside."""
-        rows = np.array(self._least_times(pair, sharding)["none"], np.int64)
-        layers: Array = rows[self._rows]
-        return layers
-
-    def _least_times(
-        self, pair: tuple[int, Configuration], sharding: Sharding
-    ) -> dict[Recompute, Row]:
-        """Return each row's time by mode, hops aside, with all groups at their least levels."""
-        inside = self.least_levels(pair[1])[:3]
-        times = row_times(self._table.pairs[pair], pair[1], inside)
-        least = self.least_sync_levels(pair[1], sharding.replicas, sharding.zero)
-        rounds = round_times(self._table, pair, sharding, copy_levels(least))
-        if rounds is None:
-            return times
-        return {mode: tuple(map(add, row, rounds)) for mode, row in times.items()}
-
     def allows_stages(self, stages: int) -> bool:
         """Whether search space and constraints allow a number of stages."""
         asked = self._problem.search.pp
         return (not asked or stages in asked) and self._restriction.allows_stages(stages)
 
-    def least_levels(self, configuration: Configuration) -> Levels:
-        """Return the least (tp, cp, ep, hop) levels that any device map can have.
-
-        Two stages are at least a block apart, so no hop is on a lower level
-        than one by a block.
-        """
-        if configuration not in self._least_levels:
-            tp, cp, ep, _ = configuration
-            spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), configuration.block_size)
-            levels = tuple(map(self.vectors(configuration).level_of_span, spans))
-            self._least_levels[configuration] = levels
-        return self._least_levels[configuration]
-
     @property
     def refinements(self) -> int:
-        """Two: room for layers, and the interval DP, or all ways to cut into equal chunks."""
-        return 2
+        """Three: room under any ZeRO level, under each, and the interval DP or all equal chunks."""
+        return 3
 
-    def refined_bound_ps(self, group: Group, step: int) -> int | None:
-        """Return a bound that knows memory and sync: by room for layers, or by the interval DP.
+    def refined(self, group: Group, step: int) -> list[Group]:
+        """Return the groups that a group is made of, with bounds that know memory and more."""
+        if step == 0:
+            return self._by_level(group)
+        bound = self.bounds.with_room_ps(group, [group.zero]) if step == 1 else self._solved(group)
+        return [] if bound is None else [replace(group, bound_ps=bound)]
 
-        Both are at the least levels.
-        """
+    def _by_level(self, group: Group) -> list[Group]:
+        """Return a group's own of each ZeRO level, unless there is too little room under all."""
+        zeros = self._zeros(group.replicas)
+        bound = self.bounds.with_room_ps(group, zeros) if len(zeros) > 1 else group.bound_ps
+        if bound is None:
+            return []
+        parts = [replace(group, zero=zero, levels=1) for zero in zeros]
+        return [
+            replace(part, bound_ps=max(bound, self.bounds.closed_form_ps(part))) for part in parts
+        ]
+
+    def _solved(self, group: Group) -> int | None:
+        """Return a bound with memory and sync, from the interval DP or all equal chunks."""
         if group.schedule.is_interleaved:
-            return self._least_chunked(group) if step else 0
-        sharding, weights = _sharding_of(group), self._weights_of(group)
-        found = self._relaxed(group) if step else self._roomy(group)
+            return self._least_chunked(group)
+        found = self._relaxed(group)
         if found is None:
             return None
         slowest, total = found
-        if not step:
-            plain = self._plain(group.pair, sharding)
-            layers = plain._replace(total=total, largest=slowest, hidden_of_largest=0)
-            return closed_form_ps(layers, 0, group.stages, weights)
+        weights = self._weights_of(group)
         bound = weights.sum_weight * total + load_weight(weights) * slowest
         if weights.sync:
-            bound += self._least_sync(sharding, group.pair, group.stages, group.schedule)
+            bound += self._least_sync(sharding_of(group), group.pair, group.stages, group.schedule)
         return bound
-
-    def _roomy(self, group: Group) -> tuple[int, int] | None:
-        """Return bounds on (max F, sum F) from room for layers; None if there is not enough."""
-        sharding, stages = _sharding_of(group), group.stages
-        costs = sharded_pair(self._table, group.pair, sharding)
-        times = self._least_times(group.pair, sharding)
-        plain = self.layer_times(group.pair, sharding)
-        hop = self.matrices(group.pair).least_hop(self.least_levels(group.configuration)[-1])
-        hops = np.full(stages, 2 * hop, np.int64)
-        hops[[0, -1]] = hop if stages > 1 else 0
-        flights = self._flights(group.schedule, stages, group.rounds)
-        row, count = Counter(self._table.layer_rows).most_common(1)[0]
-        modes = [mode for mode in RECOMPUTE_MODES if mode in costs.stash_bytes]
-        layers = Layers(
-            count,
-            [times[mode][row] for mode in modes],
-            costs.states_bytes[row],
-            [costs.stash_bytes[mode][row] for mode in modes],
-            [costs.work_bytes[mode][row] for mode in modes],
-        )
-        free = self._table.usable_bytes - self._table.reserve_bytes
-        rooms = room(layers, free, np.array(flights, np.int64), hops)
-        if not rooms.has_all():
-            return None
-        total = int(plain.sum()) + int(hops.sum()) + rooms.least_repeats()
-        total += count * (layers.time_ps[0] - times["none"][row])
-        largest = int(plain.max()) + int(hops.min())
-        return rooms.least_slowest(max(largest, -(-total // stages))), total
 
     def _weights_of(self, group: Group) -> ObjectiveWeights:
         return objective_weights(
@@ -315,10 +230,10 @@ class DefaultSource:
 
     def _least_chunked(self, group: Group) -> int | None:
         """Return the best plan's value with equal chunks, at the least levels possible."""
-        if group.stages < self.matrices(group.pair, _sharding_of(group)).least_stages:
+        if group.stages < self.matrices(group.pair, sharding_of(group)).least_stages:
             return None
-        *inside, hop = self.least_levels(group.configuration)
-        stages, around = group.stages, self._least_level_around(group.configuration, group.stages)
+        *inside, hop = self.least.of_groups(group.configuration)
+        stages, around = group.stages, self.least.around(group.configuration, group.stages)
         levels = tuple(
             frozenset(
                 {
@@ -331,11 +246,9 @@ class DefaultSource:
             )
             for stage in range(stages)
         )
-        copies = frozenset(
-            {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
-        )
+        copies = frozenset({self.least.of_copies(group.configuration, group.replicas, group.zero)})
         best = self._best_chunks(
-            _sharding_of(group), group.pair, group.schedule, levels, (copies,) * stages
+            sharding_of(group), group.pair, group.schedule, levels, (copies,) * stages
         )
         return None if best is None else best[0]
 
@@ -395,7 +308,7 @@ class DefaultSource:
         return self._chunks(cell.pair, sharding, cell.schedule, stages).plan(flights, *best)
 
     def _best_of(self, cell: Cell) -> tuple[int, int] | None:
-        vectors, device_map = self.vectors(cell.configuration), cell.device_map
+        vectors, device_map = self.least.vectors(cell.configuration), cell.device_map
         return self._best_chunks(
             Sharding(cell.zero, device_map.replicas, cell.rounds),
             cell.pair,
@@ -418,7 +331,7 @@ class DefaultSource:
 
         Ends of pipelines with the same stashes and pins are found once.
         """
-        sharding, stages = _sharding_of(group), group.stages
+        sharding, stages = sharding_of(group), group.stages
         if stages < self.matrices(group.pair, sharding).least_stages:
             return None
         weights = self._weights_of(group)
@@ -432,9 +345,9 @@ class DefaultSource:
             shared = NO_ROUNDS
             if matrices.has_rounds:
                 shared = frozenset(
-                    {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
+                    {self.least.of_copies(group.configuration, group.replicas, group.zero)}
                 )
-            *inside, hop = self.least_levels(group.configuration)
+            *inside, hop = self.least.of_groups(group.configuration)
             keys: list[StageKey] = []
             for stage, (flight, held) in enumerate(zip(flights, self.held_by(stages), strict=True)):
                 level_in = hop if stage else NO_HOP
@@ -465,7 +378,7 @@ class DefaultSource:
         matrices, replicas = self.matrices(pair, sharding), sharding.replicas
         if not matrices.has_sync(replicas):
             return 0
-        least = self.least_sync_levels(pair[1], replicas, sharding.zero)
+        least = self.least.of_copies(pair[1], replicas, sharding.zero)
         sync = matrices.sync(replicas, frozenset({least}))
         if stages == 1:
             return int(sync[0, -1])
@@ -476,21 +389,6 @@ class DefaultSource:
     def _hides_sync(self, schedule: Schedule) -> bool:
         """Whether the drain of earlier stages hides sync."""
         return self._problem.job.objective == "fill-drain" and drains(schedule)
-
-    def least_sync_levels(
-        self, configuration: Configuration, replicas: int, zero: Zero = NOT_SHARDED
-    ) -> Levels:
-        """Return the least levels of the copies of any device map: `LevelVectors.sync_sets`.
-
-        Replicas are at least a block apart.
-        """
-        tp, cp, ep, _ = configuration
-        level, a = self.vectors(configuration).level_of_span, configuration.block_size
-        dense, expert = (replicas // zero.runs(name) for name in CLASSES)
-        inside = (level((cp * ep * dense - 1) * tp), level((expert - 1) * a + (cp - 1) * tp))
-        if zero.instances == 1:
-            return inside
-        return (*inside, level((replicas - dense) * a), level((replicas - expert) * a))
 
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
@@ -543,7 +441,7 @@ class DefaultSource:
 
     def _keys(self, cell: Cell) -> list[StageKey]:
         """Return what the time of each stage depends on, last stage first."""
-        vectors = self.vectors(cell.configuration)
+        vectors = self.least.vectors(cell.configuration)
         sets = vectors.stage_sets(cell.device_map)
         count = len(sets)
         shared: list[LevelSet] = [NO_ROUNDS] * count
@@ -606,7 +504,7 @@ class DefaultSource:
         if not weights.sync or not matrices.has_sync(replicas):
             return Chain(time, None, fill)
         of_stage = matrices.exposed_sync if self._hides_sync(cell.schedule) else matrices.sync
-        sets = self.vectors(cell.configuration).sync_sets(cell.device_map, cell.zero)
+        sets = self.least.vectors(cell.configuration).sync_sets(cell.device_map, cell.zero)
         keys = [(replicas, levels) for levels in reversed(sets)]
         return Chain(time, LazyMatrices(of_stage, keys), fill)
 
@@ -695,8 +593,10 @@ class DefaultSource:
         """
         if not self._restriction.limits_levels:
             return True
-        tp, *_ = self.least_levels(configuration)
-        pipeline = self.vectors(configuration).level_of_span(stages * configuration.block_size - 1)
+        tp, *_ = self.least.of_groups(configuration)
+        pipeline = self.least.vectors(configuration).level_of_span(
+            stages * configuration.block_size - 1
+        )
         return self._restriction.allows_levels(tp, pipeline if stages > 1 else NO_HOP)
 
     def _allows_map(
@@ -707,7 +607,7 @@ class DefaultSource:
             return False
         if not self._restriction.limits_levels:
             return True
-        worst = self.vectors(configuration).worst_levels(device_map, goes_round)
+        worst = self.least.vectors(configuration).worst_levels(device_map, goes_round)
         return self._restriction.allows_levels(*worst)
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
@@ -731,10 +631,6 @@ class DefaultSource:
     def memory(self, case: MemoryCase, place: int) -> Array:
         """Return the least bytes of every interval with so many stashes in flight."""
         return self._memory_of(case).memory(place)
-
-
-def _sharding_of(group: Group) -> Sharding:
-    return Sharding(group.zero, group.replicas, group.rounds)
 
 
 def _kept(store: dict[Key, Value], key: Key, make: Callable[[], Value], most: int | None) -> Value:

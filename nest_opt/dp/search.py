@@ -188,7 +188,7 @@ class _Queue:
     def fill(self) -> None:
         """Ask the source for all groups."""
         for bundle in self._source.bundles(self._with_dominated):
-            self.total += len(bundle)
+            self.total += len(bundle) * bundle.levels
             if len(bundle):
                 self._push(bundle.bound_ps(0), None, 0, bundle)
         self._filled = True
@@ -210,11 +210,11 @@ class _Queue:
             if first.step == self._source.refinements:
                 self._current = replace(first.group, bound_ps=first.bound_ps)
                 return self._current
-            better = self._source.refined_bound_ps(first.group, first.step)
-            if better is None:
-                self.done += 1
-            else:
-                self._push(max(better, first.bound_ps), first.group, first.step + 1)
+            better = self._source.refined(first.group, first.step)
+            if not better:
+                self.done += first.group.levels
+            for group in better:
+                self._push(max(group.bound_ps, first.bound_ps), group, first.step + 1)
         return None
 
     def _open(self, bundle: Bundle, rank: int) -> None:

@@ -24,7 +24,8 @@ class Group:
 
     `bound_ps` is a lower bound on all its cells; `place` orders equals: fewer
     devices, fewer stages, smaller d, b, tp, cp, ep, then sp, smaller z and h, and
-    the schedule.
+    the schedule. With several `levels` it stands for the groups of that many ZeRO
+    levels, and `zero` says nothing.
     """
 
     bound_ps: int
@@ -36,6 +37,7 @@ class Group:
     rounds: int
     zero: Zero = NOT_SHARDED
     schedule: Schedule = ONE_F_ONE_B
+    levels: int = 1
 
     @property
     def pair(self) -> tuple[int, Configuration]:
@@ -66,9 +68,14 @@ class Bundle:
         their rounding, which `bound_ps` allows for.
     group
         Returns the group of a place in `bounds`.
+    levels
+        How many groups each of these stands for.
     """
 
-    def __init__(self, bounds: npt.NDArray[np.float64], group: Callable[[int], Group]) -> None:
+    def __init__(
+        self, bounds: npt.NDArray[np.float64], group: Callable[[int], Group], levels: int = 1
+    ) -> None:
+        self.levels = levels
         self._bounds = bounds
         self._order: npt.NDArray[np.int64] | None = None
         self._group = group
@@ -139,10 +146,11 @@ class CellSource(Protocol):
         """How many better bounds there are."""
         ...
 
-    def refined_bound_ps(self, group: Group, step: int) -> int | None:
-        """Return a better, costlier bound on all cells of a group; None if nothing fits.
+    def refined(self, group: Group, step: int) -> Sequence[Group]:
+        """Return the groups that a group stands for, with better, costlier bounds.
 
-        `step` counts from 0; each step costs more than the one before it.
+        None of them if nothing fits. `step` counts from 0; each step costs
+        more than the one before it.
         """
         ...
 

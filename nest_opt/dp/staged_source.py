@@ -175,7 +175,7 @@ class StagedSource:
         if of not in self._times:
             self._times[of] = np.stack(
                 [
-                    self._uniform.layer_times((of.microbatch, k), NOTHING_SHARDED)
+                    self._uniform.bounds.layer_times((of.microbatch, k), NOTHING_SHARDED)
                     for k in of.configurations
                 ]
             )
@@ -234,7 +234,7 @@ class StagedSource:
             matrices = self._uniform.matrices((group.stage_class.microbatch, k))
             if not matrices.has_sync(group.replicas):
                 return 0
-            levels = self._uniform.least_sync_levels(k, group.replicas)
+            levels = self._uniform.least.of_copies(k, group.replicas)
             found.append(np.diagonal(matrices.sync(group.replicas, frozenset({levels})), 1))
         layers = np.minimum.reduce(found)
         return int(layers[0] if self._problem.job.objective == "fill-drain" else layers.max())
@@ -397,7 +397,7 @@ class StagedSource:
                 start = first + replica * size
                 ahead = first - pitch + replica * before
                 last = first + pitch + (replica + 1) * behind - 1
-            self._level_sets[key] = self._uniform.vectors(here).stage_set(
+            self._level_sets[key] = self._uniform.least.vectors(here).stage_set(
                 start, ahead if before else None, last if behind else None
             )
         return self._level_sets[key]
@@ -413,7 +413,7 @@ class StagedSource:
         last = first + (cell.group.replicas - 1) * step
         key = (first, last, here.tp, here.cp, here.ep)
         if key not in self._level_sets:
-            self._level_sets[key] = self._uniform.vectors(here).sync_set(first, last)
+            self._level_sets[key] = self._uniform.least.vectors(here).sync_set(first, last)
         return self._level_sets[key]
 
     # What a diagnosis asks
@@ -536,7 +536,7 @@ class _Relaxed:
         for k in self._class.configurations:
             size = k.block_size // self.step
             matrices = self._uniform.matrices((self._class.microbatch, k))
-            *inside, hop = self._uniform.least_levels(k)
+            *inside, hop = self._uniform.least.of_groups(k)
             flight = min(stages, self._rounds)
             out = NO_HOP if stages == 1 else hop
             for new, last, operation in (

@@ -1,0 +1,59 @@
+"""The least levels that groups, hops and copies can have on any device map."""
+
+from nest_opt.cost.table import CLASSES
+from nest_opt.dp.levels import Levels, LevelVectors
+from nest_opt.problem import Configuration
+from nest_opt.problem.zero import NOT_SHARDED, Zero
+
+
+class LeastLevels:
+    """Least levels by configuration, from how far apart devices are at least.
+
+    Parameters
+    ----------
+    group_sizes
+        Devices in one group of each network level, innermost first.
+    """
+
+    def __init__(self, group_sizes: tuple[int, ...]) -> None:
+        self._group_sizes = group_sizes
+        self._vectors: dict[Configuration, LevelVectors] = {}
+        self._groups: dict[Configuration, Levels] = {}
+
+    def vectors(self, configuration: Configuration) -> LevelVectors:
+        """Return the level vectors of a configuration, built once."""
+        if configuration not in self._vectors:
+            self._vectors[configuration] = LevelVectors(self._group_sizes, configuration)
+        return self._vectors[configuration]
+
+    def of_groups(self, configuration: Configuration) -> Levels:
+        """Return the (tp, cp, ep, hop) levels.
+
+        Two stages are at least a block apart, so no hop is on a lower level
+        than one by a block.
+        """
+        if configuration not in self._groups:
+            tp, cp, ep, _ = configuration
+            spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), configuration.block_size)
+            levels = tuple(map(self.vectors(configuration).level_of_span, spans))
+            self._groups[configuration] = levels
+        return self._groups[configuration]
+
+    def around(self, configuration: Configuration, stages: int) -> int:
+        """Return the level of a hop between the last and the first of S stages."""
+        return self.vectors(configuration).level_of_span((stages - 1) * configuration.block_size)
+
+    def of_copies(
+        self, configuration: Configuration, replicas: int, zero: Zero = NOT_SHARDED
+    ) -> Levels:
+        """Return the levels of the copies: `LevelVectors.sync_sets`.
+
+        Replicas are at least a block apart.
+        """
+        tp, cp, ep, _ = configuration
+        level, a = self.vectors(configuration).level_of_span, configuration.block_size
+        dense, expert = (replicas // zero.runs(name) for name in CLASSES)
+        inside = (level((cp * ep * dense - 1) * tp), level((expert - 1) * a + (cp - 1) * tp))
+        if zero.instances == 1:
+            return inside
+        return (*inside, level((replicas - dense) * a), level((replicas - expert) * a))
