@@ -169,6 +169,8 @@ def enumerate_staged_cells(problem: Problem) -> Iterator[tuple[StagedCell, Align
                 for here, there in pairwise(vector)
             ):
                 continue
+            if problem.model.has_tied and vector[0].tp != vector[-1].tp:
+                continue
             for replicas in range(1, devices // sum(sizes) + 1):
                 rounds = _rounds(problem, microbatch * first.ep * replicas)
                 if rounds is None or (asked.dp and replicas not in asked.dp):

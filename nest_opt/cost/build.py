@@ -5,6 +5,7 @@ from fractions import Fraction
 from itertools import accumulate, product
 
 from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.cost.sharding import Sharding
 from nest_opt.cost.states import state_bytes, whole_bytes
 from nest_opt.cost.table import (
     CLASSES,
@@ -16,6 +17,8 @@ from nest_opt.cost.table import (
     SyncCosts,
     SyncKey,
     SyncOperation,
+    TiedCosts,
+    TiedKey,
     copies,
     refuse_overflow,
 )
@@ -58,6 +61,7 @@ def build_cost_table(problem: Problem) -> CostTable:
         sync=_sync_costs(problem, network, replicas),
         zero=problem.search.zero,
         shards=_shard_costs(problem, replicas),
+        tied=_tied_costs(problem, network, replicas),
     )
     refuse_overflow(table)
     return table
@@ -124,10 +128,20 @@ def _layer_rows(problem: Problem) -> Row:
     return tuple(rows[entry.type] for entry in problem.model.layers for _ in range(entry.repeat))
 
 
+def _row_profiles(problem: Problem, pair: tuple[int, Configuration]) -> list[Profile]:
+    """Return the profile of every row: one a type, and the last layer's without tied parameters."""
+    profiles = [kind.by_key[pair] for kind in problem.model.used_types]
+    if problem.model.has_tied:
+        last = problem.model.types[-1].by_key[pair]
+        own = last.dense_parameters - last.tied_parameters
+        profiles.append(last.model_copy(update={"dense_parameters": own, "tied_parameters": 0}))
+    return profiles
+
+
 def _pair_costs(
     problem: Problem, network: Network, microbatch: int, configuration: Configuration
 ) -> PairCosts:
-    profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
+    profiles = _row_profiles(problem, (microbatch, configuration))
     per_parameter = state_bytes(problem.job.bytes_per_parameter, zero_level=0, copies=1)
     modes: list[Recompute] = [
         mode
@@ -256,7 +270,7 @@ def _sync_costs(
         per_parameter["all-gather"] = Fraction(sizes_of.weights)
     costs: dict[SyncKey, SyncCosts] = {}
     for (microbatch, configuration), degrees in replicas.items():
-        profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
+        profiles = _row_profiles(problem, (microbatch, configuration))
         for parameter_class, (operation, size) in product(CLASSES, per_parameter.items()):
             sizes = [
                 size * (p.dense_parameters if parameter_class == "dense" else p.expert_parameters)
@@ -288,7 +302,7 @@ def _shard_costs(
     convention = problem.job.bytes_per_parameter
     costs: dict[ShardKey, ShardCosts] = {}
     for pair, degrees in replicas.items():
-        profiles = [kind.by_key[pair] for kind in problem.model.used_types]
+        profiles = _row_profiles(problem, pair)
         for name, zero, degree in product(CLASSES, problem.search.zero, degrees):
             ranks = copies(pair[1], name, degree)
             key = ShardKey(pair[1], name, ranks, zero)
@@ -304,3 +318,31 @@ def _shard_costs(
                 tuple(to_bytes(count * whole) for count in counts),
             )
     return costs
+
+
+def _tied_costs(
+    problem: Problem,
+    network: Network,
+    replicas: Mapping[tuple[int, Configuration], tuple[int, ...]],
+) -> TiedCosts | None:
+    """Return the row of the last layer less its tied parameters, and their exchanges: (66).
+
+    Where copies share out gradients, a rank has its share of the tied ones
+    alone, and so has the equal rank at the other end.
+    """
+    if not problem.model.has_tied:
+        return None
+    gradients = Fraction(problem.job.bytes_per_parameter.gradients)
+    exchange: dict[TiedKey, int] = {}
+    for pair, degrees in replicas.items():
+        tied = problem.model.types[-1].by_key[pair].tied_parameters
+        shares = {
+            Sharding(zero, degree, 1).tied_share(pair[1])
+            for zero, degree in product(problem.search.zero, degrees)
+        }
+        for share, level in product(sorted(shares), range(network.level_count)):
+            size = gradients * tied / share
+            algorithm = network.fastest_algorithm("all-reduce", 2, level, size)
+            fixed, per_byte = network.collective_s("all-reduce", 2, level, algorithm)
+            exchange[TiedKey(pair[1].tp, share, level)] = to_ps(fixed + per_byte * size)
+    return TiedCosts(len(problem.model.used_types), exchange)

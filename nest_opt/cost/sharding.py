@@ -14,6 +14,7 @@ from nest_opt.cost.table import (
     SyncCosts,
     SyncKey,
     SyncOperation,
+    TiedKey,
     copies,
 )
 from nest_opt.problem import Configuration
@@ -51,6 +52,13 @@ class Sharding(NamedTuple):
             return ("all-gather", "all-gather", "reduce-scatter")
         return ("reduce-scatter",) if self.zero == 2 and self.rounds > 1 else ()
 
+    def tied_share(self, configuration: Configuration) -> int:
+        """Return the ranks over which the gradients of tied parameters are sharded.
+
+        Both ends have equally many copies, so that equal ranks hold equal shares.
+        """
+        return copies(configuration, "dense", self.replicas) if self.zero >= 2 else 1
+
 
 def sharded_pair(
     table: CostTable, pair: tuple[int, Configuration], sharding: Sharding
@@ -85,6 +93,16 @@ def step_sync(
     if not calls:
         return None
     return SyncCosts(sum(call.fixed_ps for call in calls), _sum([call.row_ps for call in calls]))
+
+
+def exchange_time(
+    table: CostTable, configuration: Configuration, sharding: Sharding, level: int
+) -> int:
+    """Return what first and last stage pay for the gradients of tied parameters: (66)."""
+    if table.tied is None:
+        return 0
+    key = TiedKey(configuration.tp, sharding.tied_share(configuration), level)
+    return table.tied.exchange_ps[key]
 
 
 def round_times(

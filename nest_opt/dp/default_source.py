@@ -224,14 +224,30 @@ class DefaultSource:
         and an even share of all layers' bytes at least.
         """
         matrices, replicas = self.matrices(pair, sharding), sharding.replicas
+        exchange = self.least_exchange(pair, sharding, stages)
         if not matrices.has_sync(replicas):
-            return 0
+            return exchange
         sync = matrices.sync(replicas, frozenset({self.least_sync_levels(pair[1], replicas)}))
         if stages == 1:
             return int(sync[0, -1])
         if self._problem.job.objective == "fill-drain":
-            return int(sync[0, 1])
-        return max(int(np.diagonal(sync, 1).max()), -(-int(sync[0, -1]) // stages))
+            return int(sync[0, 1]) + exchange
+        return max(
+            int(np.diagonal(sync, 1).max()),
+            int(sync[0, 1]) + exchange,
+            int(sync[-2, -1]) + exchange,
+            -(-int(sync[0, -1]) // stages),
+        )
+
+    def least_exchange(
+        self, pair: tuple[int, Configuration], sharding: Sharding, stages: int
+    ) -> int:
+        """Return what the ends of any device map pay at least for tied gradients."""
+        if stages == 1:
+            return 0
+        span = (stages - 1) * pair[1].block_size
+        level = self.vectors(pair[1]).level_of_span(span)
+        return self.matrices(pair, sharding).exchange_ps(sharding, level)
 
     def least_sync_levels(self, configuration: Configuration, replicas: int) -> Levels:
         """Return the least (dense, expert) levels of the copies of any device map."""
@@ -324,14 +340,28 @@ class DefaultSource:
         matrices = self._matrices_of(cell)
         replicas = cell.device_map.replicas
         time = LazyMatrices(matrices.stage_time, self._keys(cell))
-        if not self.weights(cell).sync or not matrices.has_sync(replicas):
+        exchange = self._exchange(cell)
+        if not self.weights(cell).sync or not (matrices.has_sync(replicas) or exchange):
             return Chain(time, None)
         of_stage = (
             matrices.exposed_sync if self._problem.job.objective == "fill-drain" else matrices.sync
         )
         sets = self.vectors(cell.configuration).sync_sets(cell.device_map)
-        keys = [(replicas, levels) for levels in reversed(sets)]
-        return Chain(time, LazyMatrices(of_stage, keys))
+        ends = (0, len(sets) - 1)
+        keys = [
+            (replicas, levels, exchange if stage in ends else 0)
+            for stage, levels in enumerate(sets)
+        ]
+        return Chain(time, LazyMatrices(of_stage, keys[::-1]))
+
+    def _exchange(self, cell: Cell) -> int:
+        """Return what the ends of a cell's pipelines pay for tied gradients."""
+        device_map = cell.device_map
+        if device_map.stages == 1:
+            return 0
+        level = self.vectors(cell.configuration).exchange_level(device_map)
+        sharding = Sharding(cell.zero, device_map.replicas, cell.rounds)
+        return self._matrices_of(cell).exchange_ps(sharding, level)
 
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
         """Return the mode of least F that fits a stage."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -97,23 +98,42 @@ def _needs(
     """Yield, for each S that is allowed, the least bytes of the heaviest stage by devices."""
     layers = source.layers
     if not source.numbers_matter:
-        for stages, need in enumerate(_pass(source, group, rows, cap, None), start=1):
+        for stages, need in enumerate(_passes(source, group, rows, cap, None), start=1):
             if stages > 1 and source.allows_stages(stages):
                 yield stages, need
         return
     for stages in filter(source.allows_stages, range(2, layers + 1)):
-        passes = list(_pass(source, group, rows, cap, stages))
+        passes = list(_passes(source, group, rows, cap, stages))
         if len(passes) == stages:
             yield stages, passes[-1]
 
 
-def _pass(
+def _passes(
     source: StagedSource, group: StagedGroup, rows: int, cap: int, stages: int | None
+) -> Iterator[Array]:
+    """Yield what `_pass` does, over every tp that first and last stage may have in common."""
+    if source.tied_tps is None:
+        yield from _pass(source, group, rows, cap, stages)
+        return
+    none = np.full(rows + 1, INFINITE)
+    found = [_pass(source, group, rows, cap, stages, tp) for tp in source.tied_tps]
+    for needs in zip_longest(*found, fillvalue=none):
+        yield np.minimum.reduce(needs)
+
+
+def _pass(
+    source: StagedSource,
+    group: StagedGroup,
+    rows: int,
+    cap: int,
+    stages: int | None,
+    ends_tp: int | None = None,
 ) -> Iterator[Array]:
     """Yield, for 1, 2, ... stages, the least bytes of the heaviest one by devices up to `rows`.
 
     It ends where nothing is left. Bytes above `cap` are as good as infinite.
-    Layers that pins want in a stage are heeded if the number of stages is known.
+    Layers that pins want in a stage are heeded if the number of stages is known,
+    and so is the tp of first and last stage if it is given.
     """
     layers, of = source.layers, group.stage_class
     start = np.full((rows + 1, layers + 1), INFINITE)
@@ -123,7 +143,10 @@ def _pass(
         whole = np.full(rows + 1, INFINITE)
         longer = {}
         for k in of.configurations:
-            size = k.block_size
+            size, ends = k.block_size, ends_tp in (None, k.tp)
+            if count == 1 and not ends:
+                longer[k] = np.full_like(start, INFINITE)
+                continue
             cost = source.memory(of.microbatch, k, min(count, group.rounds), stages, count)
             cost = np.where(cost <= cap, cost, INFINITE)
             near = [suffix for other, suffix in behind.items() if may_neighbour(k, other)]
@@ -133,7 +156,8 @@ def _pass(
             if len(used):
                 longer[k][used + size] = extend(cost, suffixes[used], np.maximum)
                 first = np.maximum(cost[0], suffixes[used]).min(axis=1)
-                whole[used + size] = np.minimum(whole[used + size], first)
+                if ends:
+                    whole[used + size] = np.minimum(whole[used + size], first)
         yield whole
         if not any((suffix < INFINITE).any() for suffix in longer.values()):
             return

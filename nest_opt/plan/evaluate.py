@@ -14,7 +14,13 @@ from nest_opt.cost.artifact import ArtifactCosts
 from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
-from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.sharding import (
+    Sharding,
+    exchange_time,
+    round_times,
+    sharded_pair,
+    step_sync,
+)
 from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncOperation
 from nest_opt.errors import PlanError
 from nest_opt.network import Network, build_network
@@ -23,6 +29,8 @@ from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, Group, Recompute
 
+# The term of Y that is no collective over copies.
+TIED = "tied gradients"
 # Names of the terms of F that are collectives over copies.
 GATHERED = "gathered weights"
 ROUND_TERMS: dict[SyncOperation, str] = {
@@ -222,7 +230,9 @@ def evaluate_stage(
     memory = sharded_pair(table, key, sharding)
     rows = table.layer_rows[low:high]
     shared, shared_levels = _round_terms(costs, cell, stage, rows)
-    sync_terms, sync_levels = _sync_terms(costs, cell, stage, rows)
+    own_rows = table.own_rows(low, high)
+    sync_terms, sync_levels = _sync_terms(costs, cell, stage, own_rows)
+    exchange_terms, exchange_levels = _exchange_terms(costs, cell, stage)
     flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
     time_terms, levels = max(
         (
@@ -236,17 +246,17 @@ def evaluate_stage(
         high=high,
         recompute=mode,
         time_terms_ps={**time_terms, **shared},
-        sync_terms_ps=sync_terms,
+        sync_terms_ps={**sync_terms, **exchange_terms},
         backward_before_ps=sum(pair.backward_ps[row] for row in table.layer_rows[:low]),
         in_flight=flight,
         memory_terms_bytes={
-            "states": sum(memory.states_bytes[row] for row in rows),
+            "states": sum(memory.states_bytes[row] for row in own_rows),
             "stash": flight * sum(pair.stash_bytes[mode][row] for row in rows),
             "work": max(memory.work_bytes[mode][row] for row in rows),
             "reserve": table.reserve_bytes,
         },
         usable_bytes=table.usable_bytes,
-        levels={**levels, **shared_levels, **sync_levels},
+        levels={**levels, **shared_levels, **sync_levels, **exchange_levels},
     )
 
 
@@ -350,6 +360,38 @@ def _sync_terms(
                 levels[term] = level
         found.append((terms, levels))
     return max(found, key=lambda rank: sum(rank[0].values()))
+
+
+def _exchange_terms(
+    costs: Costs, cell: AnyCell, stage: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the term of Y for tied parameters at the ends of a pipeline, and its level: (66)."""
+    table, device_map = costs.table, cell.device_map
+    last = device_map.stages - 1
+    if table.tied is None or last == 0 or stage not in (0, last):
+        return {}, {}
+    ends = [cell.configurations[0].tp, cell.configurations[last].tp]
+    if ends[0] != ends[1]:
+        raise PlanError(
+            f"tp: found {ends[0]} in the first stage and {ends[1]} in the last, whose layers share "
+            "tied parameters, one tp is needed for both: change one of the two"
+        )
+    level = exchange_level(costs.network, device_map)
+    sharding = Sharding(cell.zero, device_map.replicas, cell.rounds)
+    return {TIED: exchange_time(table, cell.configurations[stage], sharding, level)}, {TIED: level}
+
+
+def exchange_level(network: Network, device_map: Blocks) -> int:
+    """Return the highest level of equal ranks of a pipeline's first and last block."""
+    return max(
+        network.level(pair)
+        for replica in range(device_map.replicas)
+        for pair in zip(
+            device_map.block(replica, 0),
+            device_map.block(replica, device_map.stages - 1),
+            strict=True,
+        )
+    )
 
 
 def _round_terms(
