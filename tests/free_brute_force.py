@@ -21,6 +21,7 @@ from nest_opt.plan.evaluate import (
     evaluate,
     evaluate_stage,
     evaluated_objective,
+    exchange_level,
     hop_ends,
     sync_group,
 )
@@ -51,7 +52,8 @@ def shapes(costs: Costs) -> Iterator[Shape]:
             if search.pp and stages not in search.pp:
                 continue
             for chain in product(own, repeat=stages):
-                if _may_follow(chain, search.per_stage):
+                ends_differ = problem.model.has_tied and chain[0].tp != chain[-1].tp
+                if _may_follow(chain, search.per_stage) and not ends_differ:
                     for replicas in range(1, devices + 1):
                         if search.dp and replicas not in search.dp:
                             continue
@@ -132,6 +134,8 @@ def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:
     device_map, network = cell.device_map, costs.network
     replicas = range(device_map.replicas)
     key: list[object] = []
+    if costs.problem.model.has_tied:
+        key.append(exchange_level(network, device_map))
     for stage, k in enumerate(cell.configurations):
         rows = []
         for r in replicas:

@@ -160,13 +160,14 @@ def _least_sync(k: CellCoefficients) -> int:
     """Return a lower bound on max X or max Y.
 
     The first stage has the first layer and hides nothing. Under `nest` some
-    stage has the layer of the most sync, and one an even share of all.
+    stage has the layer of the most sync, and one an even share of all. Ends
+    pay for tied gradients besides.
     """
     speakers = [max(stage, key=_sync_weight) for stage in k.sync]
     if k.stages == 1:
         return _sync_of(k, speakers[0], range(k.layers))
     if k.objective == "fill-drain":
-        return _sync_of(k, speakers[0], range(1))
+        return _sync_of(k, speakers[0], range(1)) + k.exchange_ps
     layers = range(k.layers)
     share = sum(
         min(row[lay] for s in stages_of(k, lay) for row in speakers[s].layer_ps.values())
@@ -176,7 +177,11 @@ def _least_sync(k: CellCoefficients) -> int:
         min(_sync_of(k, speakers[stage], range(layer, layer + 1)) for stage in stages_of(k, layer))
         for layer in layers
     )
-    return max(single, -(-share // k.stages))
+    ends = max(
+        _sync_of(k, speakers[0], layers[:1]),
+        _sync_of(k, speakers[-1], layers[-1:]),
+    )
+    return max(single, -(-share // k.stages), ends + k.exchange_ps)
 
 
 def _sync_weight(terms: SyncTerms) -> int:

@@ -11,6 +11,7 @@ from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.constraints import add_constraints
 from nest_opt.milp.counting import add_counting
 from nest_opt.milp.devices import add_devices, add_near, add_room, add_symmetry
+from nest_opt.milp.exchange import add_exchange
 from nest_opt.milp.hops import add_hops
 from nest_opt.milp.index_sets import open_pairs
 from nest_opt.milp.level_load import add_level_load, add_level_sync
@@ -49,6 +50,7 @@ RELAXED_FAMILIES = {
     "runs": add_runs,
     "hops": add_hops,
     "levels": add_levels,
+    "exchange": add_exchange,
     "counting": add_counting,
     "level_load": add_level_load,
     "level_sync": add_level_sync,

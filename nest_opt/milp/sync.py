@@ -40,11 +40,12 @@ def add_holds(model: Any, k: CellCoefficients) -> None:
 
 
 def add_sync(model: Any, k: CellCoefficients, units: Units) -> None:
-    """Add (28): Y[i] >= sum over c of A_c holds[i, c] + sum over l of y_l a[l, i].
+    """Add (28): Y[i] >= sum over c of A_c holds[i, c] + sum over l of y_l a[l, i] + E.
 
-    One row for each maximal pair of levels of a rank's copies, with y_l the
-    sum over classes c with R_c > 1; holds[i, c] >= a[l, i] for each layer l
-    with parameters of class c. This is (15) for all stages at once.
+    E is (66) at the ends of a pipeline, else nothing. One row for each
+    maximal pair of levels of a rank's copies, with y_l the sum over classes c
+    with R_c > 1; holds[i, c] >= a[l, i] for each layer l with parameters of
+    class c. This is (15) for all stages at once.
     """
     if not has_sync(k):
         return
@@ -53,7 +54,8 @@ def add_sync(model: Any, k: CellCoefficients, units: Units) -> None:
 
     def sync_rule(model: Any, stage: int, place: int) -> Any:
         terms = k.sync[stage][place]
-        return model.Y[stage] >= sync_time(model, k, units, stage, k.configurations(stage), terms)
+        time = sync_time(model, k, units, stage, k.configurations(stage), terms)
+        return model.Y[stage] >= time + (units.time(k.exchange_ps) if is_end(k, stage) else 0)
 
     rows = [(stage, place) for stage in range(k.stages) for place in range(len(k.sync[stage]))]
     model.sync = pyo.Constraint(rows, rule=sync_rule)
@@ -114,7 +116,13 @@ def _backward_before(model: Any, k: CellCoefficients, units: Units, stage: int) 
 
 def has_sync(k: CellCoefficients) -> bool:
     """Whether sync is in the objective and any stage has some."""
-    return k.weights.sync and any(terms.fixed_ps for stage in k.sync for terms in stage)
+    copies = any(terms.fixed_ps for stage in k.sync for terms in stage)
+    return k.has_exchange or (k.weights.sync and copies)
+
+
+def is_end(k: CellCoefficients, stage: int) -> bool:
+    """Whether a stage is the first or the last of several, which pay for tied gradients."""
+    return k.ends_share and stage in (0, k.stages - 1)
 
 
 def _key(
