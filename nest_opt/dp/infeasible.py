@@ -133,7 +133,7 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
         )
         found.append(
             min(
-                (evaluate_stage(costs, cell, stage, low, high, mode) for mode in modes),
+                (evaluate_stage(costs, cell, stage, ((low, high),), mode) for mode in modes),
                 key=lambda stage_: stage_.memory_bytes,
             )
         )

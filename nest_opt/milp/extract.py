@@ -168,9 +168,9 @@ def _first_modes(
     """Return, for each stage, the first mode that fits its memory."""
     k, cell = formulation.coefficients, placement_cell(costs.problem, placement)
     modes = []
-    for stage, (low, high) in enumerate(placement.intervals):
+    for stage, intervals in enumerate(placement.intervals):
         found = (
-            evaluate_stage(costs, cell, stage, low, high, option.mode)
+            evaluate_stage(costs, cell, stage, intervals, option.mode)
             for option in k.options[stage]
             if option.configuration == placement.configurations[stage]
         )

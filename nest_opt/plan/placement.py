@@ -8,6 +8,10 @@ from typing import Literal, Protocol
 from nest_opt.errors import PlanError
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+
+# First layer and one past the last, in the listed order.
+Interval = tuple[int, int]
 
 AlignedOrder = Literal["pp-inner", "dp-inner"]
 # The artifact of the NEST paper puts the last stage first.
@@ -152,6 +156,12 @@ class UnevenMap:
         return range(start, start + size)
 
 
+def stage_intervals(ends: Sequence[int], stages: int) -> tuple[tuple[Interval, ...], ...]:
+    """Return the intervals of layers of each of S stages, from the ends of all chunks."""
+    chunks = tuple(zip((0, *ends), ends, strict=False))
+    return tuple(chunks[stage::stages] for stage in range(stages))
+
+
 def uneven_map(
     block_sizes: Sequence[int], replicas: int, order: AlignedOrder, pitch: int
 ) -> ListedMap:
@@ -179,6 +189,8 @@ class Cell:
         Replicas, stages, rank order and pitch.
     zero
         z, the ZeRO level.
+    schedule
+        The pipeline schedule; v chunks of it make S * v intervals of layers.
     """
 
     microbatch: int
@@ -186,6 +198,7 @@ class Cell:
     rounds: int
     device_map: DeviceMap
     zero: int = 0
+    schedule: Schedule = ONE_F_ONE_B
 
     @property
     def pair(self) -> tuple[int, Configuration]:
@@ -208,6 +221,7 @@ class Cell:
             ends,
             recompute,
             zero=self.zero,
+            schedule=self.schedule,
         )
 
 
@@ -225,6 +239,8 @@ class StagedCell:
         The blocks.
     zero
         z, the ZeRO level.
+    schedule
+        The pipeline schedule.
     """
 
     microbatch: int
@@ -232,6 +248,7 @@ class StagedCell:
     rounds: int
     device_map: Blocks
     zero: int = 0
+    schedule: Schedule = ONE_F_ONE_B
 
 
 AnyCell = Cell | StagedCell
@@ -249,14 +266,17 @@ class Placement:
         The device map's, see `DeviceMap` and `UnevenMap`; 0 is the pitch of
         order `listed`.
     ends
-        For each stage, one past the index of its last layer in the listed
-        order; the last entry is the number of layers.
+        For each chunk of layers, one past the index of its last layer in the
+        listed order; the last entry is the number of layers. Chunk c of stage
+        i is entry c * S + i; with one chunk a stage, entry i.
     recompute
         For each stage, its recomputation mode.
     devices
         The blocks of order `listed`; None for other orders.
     zero
         z, the ZeRO level of all stages and both parameter classes.
+    schedule
+        The pipeline schedule.
     """
 
     microbatch: int
@@ -268,11 +288,12 @@ class Placement:
     recompute: tuple[Recompute, ...]
     devices: ListedMap | None = None
     zero: int = 0
+    schedule: Schedule = ONE_F_ONE_B
 
     @property
     def stages(self) -> int:
         """S, the number of stages."""
-        return len(self.ends)
+        return len(self.recompute)
 
     @property
     def is_uniform(self) -> bool:
@@ -285,9 +306,9 @@ class Placement:
         return self.configurations[0].ep
 
     @property
-    def intervals(self) -> tuple[tuple[int, int], ...]:
-        """For each stage, its first layer and one past its last."""
-        return tuple(zip((0, *self.ends), self.ends, strict=False))
+    def intervals(self) -> tuple[tuple[Interval, ...], ...]:
+        """For each stage, its chunks in the order of layers: first layer and one past the last."""
+        return stage_intervals(self.ends, self.stages)
 
     @cached_property
     def device_map(self) -> Blocks:

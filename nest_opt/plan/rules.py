@@ -35,6 +35,7 @@ def _stages_of(layers: tuple[str, ...], costs: Costs, placement: Placement) -> d
     index = costs.problem.model.index
     return {
         name: next(s for s, end in enumerate(placement.ends) if index[name] < end)
+        % placement.stages
         for name in layers
     }
 
@@ -97,7 +98,7 @@ def check_forbidden_boundary(
     if cut in placement.ends[:-1]:
         yield Violation(
             "forbidden-boundary",
-            f"stage {placement.ends.index(cut)} ends after {constraint.after!r}",
+            f"stage {placement.ends.index(cut) % placement.stages} ends after {constraint.after!r}",
             "no stage may end there",
             "move the stage boundary",
         )
@@ -109,16 +110,19 @@ def check_hop_latency(
     """Yield a violation for each stage with a hop, of any replica, above the limit."""
     levels = costs.problem.cluster.network.levels
     device_map = placement.device_map
-    for stage in range(placement.stages - 1):
+    # With chunks the pipeline goes round, from the last stage to the first.
+    hops = placement.stages if placement.schedule.is_interleaved else placement.stages - 1
+    for stage in range(hops):
+        after = (stage + 1) % placement.stages
         level = max(
             costs.network.level(pair)
             for replica in range(placement.replicas)
-            for pair in hop_ends(device_map, placement.configurations, replica, stage, stage + 1)
+            for pair in hop_ends(device_map, placement.configurations, replica, stage, after)
         )
         if levels[level].latency_s > constraint.limit_s:
             yield Violation(
                 "hop-latency",
-                f"hop from stage {stage} to {stage + 1}: {levels[level].latency_s} s "
+                f"hop from stage {stage} to {after}: {levels[level].latency_s} s "
                 f"(level {levels[level].name!r})",
                 f"at most {constraint.limit_s} s is allowed",
                 "use fewer stages, another rank order or a pitch that keeps hops inside groups",

@@ -76,7 +76,22 @@ class Problem(Frozen):
                 f"search.zero: found {', '.join(map(str, self.search.zero))} with {beside}, which "
                 "knows level 0 alone: remove one of the two"
             )
+        self._check_schedules()
         return self
+
+    def _check_schedules(self) -> None:
+        """Refuse schedules beside what knows 1F1B alone."""
+        other = [name for name in self.search.schedule if name != "1f1b"]
+        if other and self.job.cost_model == "artifact":
+            raise ValueError(
+                f"search.schedule: found {', '.join(other)} with cost_model artifact, which "
+                "knows 1f1b alone: remove one of the two"
+            )
+        if "interleaved" in other and self.search.per_stage:
+            raise ValueError(
+                "search.schedule: found interleaved with search.per_stage, the chunks of such a "
+                "stage have one configuration: remove one of the two"
+            )
 
     @property
     def is_placement_graph(self) -> bool:
