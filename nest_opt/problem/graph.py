@@ -280,11 +280,11 @@ class LayerGraph(Frozen):
                 continue
             held = sum(entry.repeat for entry in self.layers if entry.type == name)
             if name != last.type or held > 1:
-                where = f"which {held} layers have" if held else "which no layer has"
+                others = held - (name == last.type)
                 raise ValueError(
-                    f"layer_types: type {name!r}: found tied_parameters in a type {where}, the "
-                    "last layer alone may have some (a copy of the first layer's): give the last "
-                    "layer a type of its own, or leave them out elsewhere"
+                    f"layer_types: type {name!r}: found tied_parameters in a type of {others} "
+                    "layers before the last, which alone may have some (a copy of the first "
+                    "layer's): give the last layer a type of its own, or leave them out elsewhere"
                 )
             if len(self.ids) == 1:
                 raise ValueError(
