@@ -279,14 +279,24 @@ def test_the_page_describes_every_field() -> None:
     """Each field of the example has a row of its own in the page's tables of fields."""
     text = PAGE.read_text(encoding="utf-8")
     described = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    data = table_to_json(build_cost_table(sharded(hand_problem("7e8"))))
-    assert described == {*data, *data["pairs"][0], *data["sync"][0], *data["shards"][0]}
+    data = table_to_json(build_cost_table(tied(sharded(hand_problem("7e8")))))
+    parts = (data["pairs"][0], data["sync"][0], data["shards"][0], data["tied"])
+    assert described == {*data, *data["tied"]["exchange"][0]}.union(*parts)
 
 
 def sharded(problem: Problem) -> Problem:
     """Return a problem that searches all ZeRO levels."""
     search = problem.search.model_copy(update={"zero": (0, 1, 2, 3)})
     return problem.model_copy(update={"search": search})
+
+
+def tied(problem: Problem) -> Problem:
+    """Return a problem whose head has some parameters of the first block."""
+    head = problem.model.layer_types["head"]
+    profiles = tuple(p.model_copy(update={"tied_parameters": 10}) for p in head.profiles)
+    types = {**problem.model.layer_types, "head": head.model_copy(update={"profiles": profiles})}
+    model = problem.model.model_copy(update={"layer_types": types})
+    return problem.model_copy(update={"model": model})
 
 
 # Half the range in picoseconds, so two layers reach it exactly.

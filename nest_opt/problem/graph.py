@@ -283,8 +283,9 @@ class LayerGraph(Frozen):
                 others = held - (name == last.type)
                 raise ValueError(
                     f"layer_types: type {name!r}: found tied_parameters in a type of {others} "
-                    "layers before the last, which alone may have some (a copy of the first "
-                    "layer's): give the last layer a type of its own, or leave them out elsewhere"
+                    f"layer{'' if others == 1 else 's'} before the last, which alone may have some "
+                    "(a copy of the first layer's): give the last layer a type of its own, or leave "
+                    "them out elsewhere"
                 )
             if len(self.ids) == 1:
                 raise ValueError(
