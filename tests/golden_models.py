@@ -123,6 +123,13 @@ def golden_choice_data(
     return data
 
 
+def tie(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the same with parameters of the fourth layer that are the first one's."""
+    for profile in data["model"]["layer_types"]["fourth"]["profiles"]:
+        profile["tied_parameters"] = 8 // profile["tp"]
+    return data
+
+
 # Two replicas one after the other would keep hops inside nodes; these do not.
 CELL = Cell(1, Configuration(1, 1, 1, False), 3, DeviceMap(1, 2, 3, "dp-inner", 2))
 CHOICES = Configuration(1, 1, 1, False), Configuration(2, 1, 1, False)
@@ -131,22 +138,27 @@ PATH_CELL = PathCell(1, CHOICES, 3, 2, 2, "pp-inner", 3, (2, 3))
 
 
 def golden_coefficients(
-    objective: str = "fill-drain", constraint: str | None = None, cell: ProgramCell = CELL
+    objective: str = "fill-drain",
+    constraint: str | None = None,
+    cell: ProgramCell = CELL,
+    tied: bool = False,
 ) -> tuple[Costs, CellCoefficients]:
     """Return the problem's costs and the cell's coefficients."""
     make = golden_data if cell is CELL else golden_choice_data
-    costs = Costs(build_problem(Problem, make(objective, constraint), "golden"))
+    data = make(objective, constraint)
+    costs = Costs(build_problem(Problem, tie(data) if tied else data, "golden"))
     return costs, CoefficientSource(costs).of(cell)
 
 
 @dataclass(frozen=True)
 class GoldenFile:
-    """The objective, constraint, family of rows and cell that a file shows."""
+    """The objective, constraint, family of rows and cell that a file shows; whether with ties."""
 
     objective: str
     constraint: str | None
     family: str
     cell: ProgramCell = CELL
+    tied: bool = False
 
 
 def golden_files() -> dict[str, GoldenFile]:
@@ -169,7 +181,8 @@ def golden_files() -> dict[str, GoldenFile]:
     files |= {
         f"free_{family}": GoldenFile("fill-drain", None, family, FREE_CELL)
         for family in (*FREE_FAMILIES, "options", "memory", "hops")
-        if family not in FAMILIES or family in ("options", "memory", "hops")
+        if (family not in FAMILIES or family in ("options", "memory", "hops"))
+        and family != "exchange"
     }
     files |= {
         f"free_{name.replace('-', '_')}": GoldenFile("fill-drain", name, "constraints", FREE_CELL)
@@ -179,12 +192,25 @@ def golden_files() -> dict[str, GoldenFile]:
         or FREE_CONSTRAINT_FAMILIES[name] is not CONSTRAINT_FAMILIES[name]
     }
     files["path"] = GoldenFile("fill-drain", None, "path", PATH_CELL)
+    # Rows that tied parameters change, or add.
+    files |= {
+        f"tied_{name}": GoldenFile("fill-drain", None, family, cell, True)
+        for name, family, cell in (
+            ("sync", "sync", CELL),
+            ("free_exchange", "exchange", FREE_CELL),
+            ("free_level_sync", "level_sync", FREE_CELL),
+            ("free_near", "near", FREE_CELL),
+            ("path", "path", PATH_CELL),
+        )
+    }
     return files
 
 
 def family_lp(shown: GoldenFile) -> str:
     """Return the LP file of the rows of one family, with the objective where that is the family."""
-    formulation = build(*golden_coefficients(shown.objective, shown.constraint, shown.cell))
+    formulation = build(
+        *golden_coefficients(shown.objective, shown.constraint, shown.cell, shown.tied)
+    )
     keep_only(formulation, shown.family)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "family.lp"

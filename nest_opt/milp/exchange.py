@@ -16,7 +16,7 @@ from nest_opt.milp.units import Units
 
 
 def add_exchange(model: Any, k: CellCoefficients, _: Units) -> None:
-    """Add the rows of (66): both ends have one tp, and exchange_above[l] as in (46).
+    """Add (66): sum of mode[0, g] = sum of mode[S - 1, g] over the options g of each tp.
 
     exchange_above[l] = 1 if the worst two ranks of first and last stage, over
     ranks and replicas, are at level l or above.

@@ -110,17 +110,23 @@ def add_level_sync(model: Any, k: CellCoefficients, units: Units) -> None:
     exchange = _exchange_time(model, k, units) if k.has_exchange else 0
     for stage in range(k.stages):
         own = exchange if is_end(k, stage) else 0
-        if k.has_exchange and is_end(k, stage):
-            model.sync.add(model.Y[stage] >= exchange)
-        for shape, members in enumerate(shapes_of(k)):
-            for pair in ranks_of(k).sync(members[0]):
-                numbers = (
-                    (name, stage, shape, sync_nears(k, shape, name).index(near))
-                    for name, near in zip(CLASSES, pair, strict=True)
-                )
-                found = [times[place] for place in numbers if place in times]
-                if found:
-                    model.sync.add(model.Y[stage] >= sum(found) + own)
+        pairs = [
+            (shape, pair)
+            for shape, members in enumerate(shapes_of(k))
+            for pair in ranks_of(k).sync(members[0])
+        ]
+        sums = []
+        for shape, pair in pairs:
+            numbers = (
+                (name, stage, shape, sync_nears(k, shape, name).index(near))
+                for name, near in zip(CLASSES, pair, strict=True)
+            )
+            sums.append([times[place] for place in numbers if place in times])
+        # Ends without copies to sync have the exchange alone.
+        if k.has_exchange and is_end(k, stage) and not any(sums):
+            model.sync.add(model.Y[stage] >= own)
+        for found in filter(None, sums):
+            model.sync.add(model.Y[stage] >= sum(found) + own)
 
 
 def _exchange_time(model: Any, k: CellCoefficients, units: Units) -> Any:

@@ -284,8 +284,8 @@ class LayerGraph(Frozen):
                 raise ValueError(
                     f"layer_types: type {name!r}: found tied_parameters in a type of {others} "
                     f"layer{'' if others == 1 else 's'} before the last, which alone may have some "
-                    "(a copy of the first layer's): give the last layer a type of its own, or leave "
-                    "them out elsewhere"
+                    "(a copy of the first layer's): give the last layer a type of its own, or "
+                    "leave them out elsewhere"
                 )
             if len(self.ids) == 1:
                 raise ValueError(
