@@ -30,6 +30,7 @@ from nest_opt.plan.family import replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, DeviceMap, ListedMap, Placement, uneven_map
 from nest_opt.problem import Configuration
 from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.zero import NOT_SHARDED
 
 # By how much, relatively, a bound in floats may be too high: far more than it is.
 _FLOAT_ERROR = 1e-9
@@ -246,7 +247,7 @@ class StagedSource:
         if level is None:
             level = self._uniform.vectors(k).level_of_span(span)
         matrices = self._uniform.matrices((group.stage_class.microbatch, k))
-        return matrices.exchange_ps(Sharding(0, group.replicas, group.rounds), level)
+        return matrices.exchange_ps(Sharding(NOT_SHARDED, group.replicas, group.rounds), level)
 
     # Cells
 
