@@ -13,6 +13,7 @@ from tied_instances import (
     Data,
     tied_data,
     tied_free_data,
+    tied_schedule_data,
     tied_staged_data,
     tied_whole_data,
     untied,
@@ -34,6 +35,7 @@ from nest_opt.plan.evaluate import TIED, Costs, evaluate, exchange_level
 from nest_opt.problem import Configuration
 from nest_opt.problem.schedule import Schedule
 from nest_opt.problem.validation import build
+from nest_opt.problem.zero import Zero
 
 US = 10**6
 EMBEDDING, HEAD, TIED_PARAMETERS = 1000, 1600, 1000
@@ -41,6 +43,7 @@ EMBEDDING, HEAD, TIED_PARAMETERS = 1000, 1600, 1000
 # Where the ties matter, among the problems below, at least so many: see the test of that name.
 SEEDS = range(240)
 STAGED_SEEDS = range(100)
+SCHEDULE_SEEDS = range(100)
 SEEDS_A_TEST = 20
 MOST_ASSIGNMENTS = 3_000
 
@@ -114,7 +117,7 @@ def placement_of(
     inner = stages if order == "pp-inner" else replicas
     ends = (2,) if stages == 1 else (1, 2)
     pitch = inner * max(tp)
-    return Placement(1, k, replicas, order, pitch, ends, ("none",) * stages, zero=zero)
+    return Placement(1, k, replicas, order, pitch, ends, ("none",) * stages, zero=Zero(zero, zero))
 
 
 # An all-reduce over 2 ranks takes two latencies, 2 us in a node and 6 us between nodes, and
@@ -223,6 +226,13 @@ def test_staged_dynamic_program_equals_brute_force(first: int) -> None:
     """So it is where tp or sp may differ by stage, between ends of one tp."""
     for seed in range(first, first + SEEDS_A_TEST):
         assert compare(tied_staged_data(seed)).difference is None, f"seed {seed}"
+
+
+@pytest.mark.parametrize("first", range(SCHEDULE_SEEDS.start, SCHEDULE_SEEDS.stop, SEEDS_A_TEST))
+def test_schedules_are_searched_alike(first: int) -> None:
+    """So it is with other schedules, chunks included."""
+    for seed in range(first, first + SEEDS_A_TEST):
+        assert compare(tied_schedule_data(seed)).difference is None, f"seed {seed}"
 
 
 def test_ties_matter() -> None:

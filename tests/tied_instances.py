@@ -13,6 +13,7 @@ import free_instances
 import random_instances
 from milp_instances import whole_number_data
 from oracle import layer_names
+from random_schedule_problems import random_schedule_data
 
 Data = dict[str, Any]
 
@@ -30,6 +31,15 @@ def tied_whole_data(seed: int) -> Data:
 def tied_staged_data(seed: int) -> Data:
     """Return a problem in which tp or sp may differ by stage."""
     return _retightened(f"tied staged {seed}", random_instances.random_staged_data(seed))
+
+
+def tied_schedule_data(seed: int) -> Data:
+    """Return a problem whose plans choose a pipeline schedule; its memory stays what it is."""
+    data = deepcopy(random_schedule_data(seed))
+    tie(random.Random(f"tied schedules {seed}"), data, (20, 100, 300, 900))
+    kind = data["cluster"]["device_kinds"]["device"]
+    kind["memory_bytes"] *= 1 + seed % 3
+    return data
 
 
 def tied_free_data(seed: int) -> Data:
