@@ -6,7 +6,7 @@ from itertools import product
 from typing import NamedTuple, TypeVar
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight
+from nest_opt.cost.schedule import drains, in_flight
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
 from nest_opt.cost.table import CLASSES, PairCosts, ParameterClass, Row
 from nest_opt.errors import ModelError
@@ -17,7 +17,6 @@ from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Group, Recompute
-from nest_opt.problem.schedule import ONE_F_ONE_B
 
 Terms = TypeVar("Terms")
 
@@ -115,10 +114,11 @@ class CellCoefficients:
         Devices in a group of each level, and K.
     holds
         Per class and configuration, whether each layer has such parameters.
-    backward_ps
-        Per configuration, plain backward time of each layer.
+    backward_ps, weight_gradient_ps
+        Per configuration, plain backward time of each layer, and the part of it
+        that makes gradients of weights.
     in_flight
-        Microbatches in flight at each stage.
+        Microbatches (of each a chunk) in flight at each stage.
     states_bytes
         Per configuration and layer.
     stash_bytes, work_bytes
@@ -145,6 +145,7 @@ class CellCoefficients:
     devices: int
     holds: Mapping[tuple[ParameterClass, Configuration], tuple[bool, ...]]
     backward_ps: Mapping[Configuration, Row]
+    weight_gradient_ps: Mapping[Configuration, Row]
     in_flight: tuple[int, ...]
     states_bytes: Mapping[Configuration, Row]
     stash_bytes: Mapping[Option, Row]
@@ -155,6 +156,26 @@ class CellCoefficients:
     def configurations(self, stage: int) -> tuple[Configuration, ...]:
         """Return the configurations that a stage chooses among."""
         return tuple(dict.fromkeys(option.configuration for option in self.options[stage]))
+
+    @property
+    def chunks(self) -> int:
+        """S * v, the chunks of all stages."""
+        return self.stages * self.cell.schedule.chunks
+
+    def stage_of(self, chunk: int) -> int:
+        """Return the stage of a chunk."""
+        return chunk % self.stages
+
+    @property
+    def has_fill(self) -> bool:
+        """Whether the objective knows a fill that is neither F nor a share of it: (72)."""
+        weights = self.weights
+        return bool(weights.hidden_weight and (weights.sum_weight or weights.fill_weight))
+
+    @property
+    def hides_sync(self) -> bool:
+        """Whether the objective's sync is X of (16) and no Y."""
+        return self.objective == "fill-drain" and drains(self.cell.schedule)
 
     @property
     def is_uniform(self) -> bool:
@@ -178,6 +199,9 @@ class CellCoefficients:
                 yield from _every(load.layer_ps)
                 yield from _every(load.hop_in_ps or {})
                 yield from _every(load.hop_out_ps or {})
+        if self.has_fill:
+            twice = self.weights.hidden_weight
+            yield from (twice * time for time in _every(self.weight_gradient_ps))
         if self.weights.sync:
             for sync in syncs:
                 yield from sync.fixed_ps.values()
@@ -210,7 +234,7 @@ class CoefficientSource:
         """Return the levels of a cell's stages; of a free cell, the least ones."""
         if isinstance(cell, FreeCell):
             return ()
-        key = (cell.configurations, cell.device_map)
+        key = (cell.configurations, cell.device_map, cell.schedule.is_interleaved)
         if key not in self._levels:
             self._levels[key] = stage_levels(self._costs.network, cell)
         return self._levels[key]
@@ -232,7 +256,7 @@ class CoefficientSource:
         every = tuple(dict.fromkeys(option for stage in options for option in stage))
         objective = self._costs.problem.job.objective
         flights = tuple(
-            in_flight(ONE_F_ONE_B, stage, stages, cell.rounds) for stage in range(stages)
+            in_flight(cell.schedule, stage, stages, cell.rounds) for stage in range(stages)
         )
         pairs = {k: sharded_pair(table, (b, k), sharding) for k in configurations}
         states = {k: self._layers(pairs[k].states_bytes) for k in configurations}
@@ -263,7 +287,7 @@ class CoefficientSource:
         return CellCoefficients(
             cell=cell,
             objective=objective,
-            weights=objective_weights(objective, stages, cell.rounds),
+            weights=objective_weights(objective, stages, cell.rounds, cell.schedule),
             layers=table.layer_count,
             stages=stages,
             options=options,
@@ -279,6 +303,9 @@ class CoefficientSource:
                 for k in configurations
             },
             backward_ps={k: self._layers(pairs[k].backward_ps) for k in configurations},
+            weight_gradient_ps={
+                k: self._layers(pairs[k].weight_gradient_ps) for k in configurations
+            },
             in_flight=flights,
             states_bytes=states,
             stash_bytes=stash,

@@ -44,7 +44,14 @@ def _without_devices(cell: ProgramCell) -> FreeCell | None:
     """
     if not isinstance(cell, FreeCell):
         return None
-    return FreeCell(cell.microbatch, cell.choices, cell.rounds, cell.replicas, cell.stages)
+    return FreeCell(
+        cell.microbatch,
+        cell.choices,
+        cell.rounds,
+        cell.replicas,
+        cell.stages,
+        schedule=cell.schedule,
+    )
 
 
 def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
@@ -59,6 +66,7 @@ def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
         cell.microbatch,
         (cell.configuration,),
         cell.zero,
+        cell.schedule,
         device_map.order != "pp-inner",
         device_map.pitch,
     )
@@ -66,16 +74,28 @@ def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
 
 def _free_place(cell: ProgramCell) -> tuple[object, ...]:
     assert isinstance(cell, FreeCell)
-    return cell.least_devices, cell.stages, cell.replicas, cell.microbatch, cell.choices
+    return (
+        cell.least_devices,
+        cell.stages,
+        cell.replicas,
+        cell.microbatch,
+        cell.choices,
+        cell.schedule,
+    )
 
 
 def _free_family(costs: Costs) -> Iterator[FreeCell]:
-    """Yield the cells of the free family, whose programs know ZeRO level 0 alone."""
+    """Yield the cells of the free family, whose programs know ZeRO level 0 and one chunk alone."""
     levels = costs.problem.search.zero
     if any(levels):
         raise ModelError(
             f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
             "know level 0 alone: use the aligned family, or remove the others"
+        )
+    if any(schedule.is_interleaved for schedule in costs.problem.search.schedules):
+        raise ModelError(
+            "search.schedule: found interleaved, the programs of the free family know one chunk a "
+            "stage alone: use the aligned family, or remove it"
         )
     yield from free_cells(costs)
 
