@@ -25,7 +25,9 @@ def scheduled_data(seed: int) -> dict[str, Any]:
     if rng.random() < 0.7:
         # Left alone, replicas of few stages are best.
         layers = sum(entry.get("repeat", 1) for entry in data["model"]["layers"])
-        data["search"]["pp"] = [s for s in rng.choice(((2, 3), (2, 4), (3, 4))) if s <= layers]
+        stages = [s for s in rng.choice(((2, 3), (2, 4), (3, 4))) if s <= layers]
+        if stages:
+            data["search"]["pp"] = stages
     return data
 
 
@@ -41,12 +43,17 @@ def _ask(rng: random.Random, data: dict[str, Any], names: list[str]) -> None:
     """Ask for some schedules, the rarer ones more often, and make rounds that they run."""
     others = [name for name in names if name != "1f1b"]
     chosen = rng.sample(others, rng.randint(1, len(others)))
-    if rng.random() < 0.3:
+    if "interleaved" in names and rng.random() < 0.4:
+        chosen = ["interleaved"]
+    elif rng.random() < 0.3:
         chosen.append("1f1b")
     data["search"]["schedule"] = chosen
     if "interleaved" in chosen:
         data["search"]["chunks"] = rng.choice(([2], [2], [2, 3], [3]))
     data["job"]["global_batch"] *= rng.choice((1, 2, 4, 6, 12))
+    # More is in flight than under 1F1B.
+    kind = data["cluster"]["device_kinds"]["device"]
+    kind["memory_bytes"] = int(kind["memory_bytes"] * rng.choice((1, 1.3, 1.7, 2.5)))
     for kind in data["model"]["layer_types"].values():
         for profile in kind["profiles"]:
             # ZB-H1 takes W twice off F: now and then nothing is left.
