@@ -43,7 +43,11 @@ CONSTRAINTS: dict[str, dict[str, Any]] = {
 OBJECTIVES = ("fill-drain", "nest", "bottleneck")
 
 
-def golden_data(objective: str = "fill-drain", constraint: str | None = None) -> dict[str, Any]:
+# A constraint, or the name of one of those above.
+Constrained = str | dict[str, Any] | None
+
+
+def golden_data(objective: str = "fill-drain", constraint: Constrained = None) -> dict[str, Any]:
     """Return the problem: four layers, six devices in three nodes, all numbers small."""
 
     def layer_type(seed: int, experts: int) -> dict[str, Any]:
@@ -103,12 +107,12 @@ def golden_data(objective: str = "fill-drain", constraint: str | None = None) ->
             "objective": objective,
         },
         "search": {"microbatch": [1], "tp": [1], "dp": [2], "pp": [3]},
-        "constraints": [CONSTRAINTS[constraint]] if constraint else [],
+        "constraints": [_constraint(constraint)] if constraint else [],
     }
 
 
 def golden_choice_data(
-    objective: str = "fill-drain", constraint: str | None = None
+    objective: str = "fill-drain", constraint: Constrained = None
 ) -> dict[str, Any]:
     """Return the same with tp of 1 or 2 by stage, two stages, and calls that take time."""
     data = golden_data(objective, constraint)
@@ -122,6 +126,10 @@ def golden_choice_data(
                                  **half})  # fmt: skip
     data["search"] = {"microbatch": [1], "tp": [1, 2], "dp": [2], "pp": [2], "per_stage": ["tp"]}
     return data
+
+
+def _constraint(constraint: str | dict[str, Any]) -> dict[str, Any]:
+    return CONSTRAINTS[constraint] if isinstance(constraint, str) else constraint
 
 
 # Two replicas one after the other would keep hops inside nodes; these do not.
@@ -139,7 +147,7 @@ PATH_CELL = PathCell(1, CHOICES, 3, 2, 2, "pp-inner", 3, (2, 3))
 
 
 def golden_coefficients(
-    objective: str = "fill-drain", constraint: str | None = None, cell: ProgramCell = CELL
+    objective: str = "fill-drain", constraint: Constrained = None, cell: ProgramCell = CELL
 ) -> tuple[Costs, CellCoefficients]:
     """Return the problem's costs and the cell's coefficients."""
     make = golden_data if isinstance(cell, Cell) else golden_choice_data
