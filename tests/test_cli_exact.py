@@ -458,6 +458,19 @@ def test_export_writes_the_cell_that_it_names(file_format: str, tmp_path: Path) 
     assert data["rows"] > 0
 
 
+@pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("zb-h1", 1), ("interleaved", 2)])
+def test_export_writes_the_cell_of_a_schedule(schedule: str, chunks: int, tmp_path: Path) -> None:
+    """`--cell` names a schedule like any degree; program, JSON and text say which it is."""
+    path = tmp_path / "program.lp"
+    asked = f"pp=2,schedule={schedule},chunks=2"
+    data = run_json("export", "lp", HOPS, "-o", path, "--cell", asked)
+    assert (data["cell"]["schedule"], data["cell"]["chunks"]) == (schedule, chunks)
+    assert f"_{schedule}" in data["name"]
+    assert data["name"] in path.read_text()
+    result = run("export", "lp", HOPS, "-o", path, "--cell", asked, width=200)
+    assert f", schedule {schedule}" in result.stdout
+
+
 def test_export_without_a_cell_takes_the_first(tmp_path: Path) -> None:
     """Without `--cell` it is the cell that a search would solve first; the text names it."""
     path = tmp_path / "program.lp"

@@ -30,6 +30,7 @@ from nest_opt.milp.bounds import bound_ps
 from nest_opt.milp.build import build
 from nest_opt.milp.cells import ProgramCell, aligned_cells
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
+from nest_opt.milp.constraints import FAMILIES as CONSTRAINT_FAMILIES
 from nest_opt.milp.exact import exact
 from nest_opt.milp.export import export
 from nest_opt.milp.limits import cutoff_ps, value_ps
@@ -380,6 +381,22 @@ def test_interleaved_is_refused_in_the_free_family() -> None:
     problem = build_problem(Problem, data, "interleaved")
     with pytest.raises(ModelError, match=r"search\.schedule: found interleaved.*aligned family"):
         exact(problem, family="free")
+
+
+def test_rows_of_a_users_own_are_refused_in_interleaved_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are written for one chunk a stage: with several, they would say something else."""
+    monkeypatch.setitem(CONSTRAINT_FAMILIES, "user:mine", lambda *_: None)
+    costs, k = golden_coefficients(
+        constraint={"type": "user", "name": "mine"}, cell=INTERLEAVED_CELL
+    )
+    with pytest.raises(ModelError, match=r"constraints\[0\]: found 'user:mine' with schedule"):
+        build(costs, k)
+    costs, k = golden_coefficients(
+        constraint={"type": "user", "name": "mine"}, cell=ZERO_BUBBLE_CELL
+    )
+    assert build(costs, k).rows["constraints"] == ()
 
 
 @pytest.mark.parametrize("file_format", ["lp", "mps"])
