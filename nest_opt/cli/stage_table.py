@@ -1,6 +1,7 @@
 """A plan in a few lines: its degrees, and a table of its stages."""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -107,10 +108,13 @@ def batch_text(plan: Plan) -> str:
     return f"{batch}, m = {rounds:,} {noun} per pipeline{padded}"
 
 
-def layers_text(names: tuple[str, ...]) -> str:
-    """Return the first and the last of a stage's layers."""
-    ends = names if len(names) == 1 else (names[0], names[-1])
-    return " .. ".join(printable(name) for name in ends)
+def layers_text(names: Sequence[str], chunks: Sequence[int] | None = None) -> str:
+    """Return the first and the last of a stage's layers, or those of each of its chunks."""
+    if chunks is not None:
+        ends = list(accumulate(chunks, initial=0))
+        return ", ".join(layers_text(names[low:high]) for low, high in pairwise(ends))
+    edges = names if len(names) == 1 else (names[0], names[-1])
+    return " .. ".join(printable(name) for name in edges)
 
 
 def devices_text(block: Sequence[int]) -> str:
@@ -142,7 +146,7 @@ def stage_table(plan: Plan, evaluation: Evaluation | None) -> RenderableType:
     for number, stage in enumerate(plan.stages):
         table.add_row(
             str(number),
-            f"{layers_text(stage.layers)} ({len(stage.layers):,})",
+            f"{layers_text(stage.layers, stage.chunks)} ({len(stage.layers):,})",
             devices_text(device_map.block(0, number)),
             stage.recompute,
             *(_costs(evaluation.stages[number]) if evaluation else ()),
