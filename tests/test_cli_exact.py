@@ -313,6 +313,23 @@ def test_verify_leaves_the_free_family_out_where_it_is_too_much(
     assert "not searched: 4 devices are more than 3" in run("verify", path, "--exact").stdout
 
 
+def test_verify_leaves_the_free_family_out_where_its_programs_do_not_know_it(
+    tmp_path: Path,
+) -> None:
+    """With ZeRO levels or chunks in the search space the aligned optimum comes alone, with why."""
+    path = tmp_path / "plan.json"
+    run("solve", HOPS, "--fix", "zero=0,1", "-o", path)
+    found = run("verify", path, "--exact", width=200)
+    assert found.exit_code == 0
+    assert "not searched: its programs know ZeRO level 0 alone" in found.stdout
+    told = import_module("nest_opt.cli.verify_command").free_is_skipped
+    problem = read_problem(HOPS)
+    assert told(problem) is None
+    assert told(fix(problem, {"schedule": ("gpipe", "zb-h1")})) is None
+    interleaved = fix(problem, {"schedule": ("1f1b", "interleaved")})
+    assert told(interleaved) == "not searched: its programs know one chunk a stage alone"
+
+
 def test_a_bound_above_a_known_plan_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the free family, a bound above the dynamic program's plan is refused."""
     from nest_opt.milp import exact as programs
