@@ -100,15 +100,16 @@ class Oracle:
         The problem file's data.
     placement
         microbatch, tp, cp, ep, sp, dp, zero, order, pitch, ends, recompute; tp and sp
-        are lists of one value for each stage where these differ; order `listed`
-        comes with devices[stage][replica][rank].
+        are lists of one value for each stage where these differ; zero is a level, or
+        the levels dense and expert with instances; order `listed` comes with
+        devices[stage][replica][rank].
     """
 
     def __init__(self, problem: Data, placement: Data) -> None:
         self.problem, self.placement = problem, placement
         self.b = placement["microbatch"]
         self.cp, self.ep, self.d = placement["cp"], placement["ep"], placement["dp"]
-        self.zero = placement.get("zero", 0)
+        self.zero, self.instances = self._sharded(placement.get("zero", 0))
         self.ends = list(placement["ends"])
         self.stages = len(self.ends)
         self.tp = self._by_stage("tp")
@@ -124,6 +125,13 @@ class Oracle:
             part: exact(size) for part, size in problem["job"]["bytes_per_parameter"].items()
         }
         self.m = self._rounds()
+
+    @staticmethod
+    def _sharded(zero: Any) -> tuple[dict[str, int], int]:
+        """Return the ZeRO level of each class, and the groups that each have all states."""
+        if isinstance(zero, int):
+            return {"dense": zero, "expert": zero}, 1
+        return {name: zero[name] for name in ("dense", "expert")}, zero.get("instances", 1)
 
     def _by_stage(self, degree: str) -> list[Any]:
         """Return a degree of each stage."""
@@ -294,54 +302,75 @@ class Oracle:
 
     def _class_sync(self, stage: int, rank: Rank, name: str) -> int:
         counts = self._counts(stage, name)
-        group = self._copies(stage, rank, name)
-        if len(group) == 1 or not any(counts):
+        if not any(counts):
             return 0
         total = 0
-        for operation, part in self._once_a_batch():
-            latency, per_byte = self.wires.ring(operation, group)
-            size = self.bytes_per_parameter[part]
-            total += ps(latency) + sum(ps(per_byte * size * count) for count in counts)
+        for operation, part, share, groups in self._once_a_batch(stage, rank, name):
+            size = self.bytes_per_parameter[part] * share
+            times = []
+            for group in groups:
+                latency, per_byte = self.wires.ring(operation, group)
+                times.append(ps(latency) + sum(ps(per_byte * size * count) for count in counts))
+            total += max(times)
         return total
 
-    def _once_a_batch(self) -> list[tuple[str, str]]:
-        """Return the collectives over copies after a batch, and what they are of."""
-        scatter, gather = ("reduce-scatter", "gradients"), ("all-gather", "weights")
-        if self.zero == 0:
-            return [("all-reduce", "gradients")]
-        if self.zero == 3:
-            return []
-        return [gather] if self.zero == 2 and self.m > 1 else [scatter, gather]
+    def _once_a_batch(
+        self, stage: int, rank: Rank, name: str
+    ) -> list[tuple[str, str, Fraction, list[list[int]]]]:
+        """Return the collectives over copies after a batch: of what, which share, and where."""
+        zero = self.zero[name]
+        if zero == 0:
+            everywhere = self._copies(stage, rank, name, range(self.d))
+            return [("all-reduce", "gradients", Fraction(1), [everywhere])]
+        runs = [self._copies(stage, rank, name, run) for run in self._runs()]
+        calls = []
+        if zero == 1 or (zero == 2 and self.m == 1):
+            calls.append(("reduce-scatter", "gradients", Fraction(1), runs))
+        equals = [list(devices) for devices in zip(*runs, strict=True)]
+        calls.append(("all-reduce", "gradients", Fraction(1, len(runs[0])), equals))
+        if zero < 3:
+            calls.append(("all-gather", "weights", Fraction(1), runs))
+        return calls
+
+    def _runs(self) -> list[range]:
+        """Return the replicas of each group that shares out one set of states."""
+        size = self.d // self.instances
+        return [range(first, first + size) for first in range(0, self.d, size)]
 
     def _counts(self, stage: int, name: str) -> list[int]:
         """Return each layer's parameters of a class."""
         profiles = map(self.profile, range(*self.interval(stage)))
         return [profile.get(f"{name}_parameters", 0) for profile in profiles]
 
-    def _copies(self, stage: int, rank: Rank, name: str) -> list[int]:
-        """Return the devices that hold the same parameters of a class as a rank."""
+    def _copies(self, stage: int, rank: Rank, name: str, replicas: range) -> list[int]:
+        """Return the devices of some replicas that hold what a rank holds of a class."""
         return [
             self.device(replica, stage, other)
-            for replica in range(self.d)
+            for replica in replicas
             for other in self.ranks(stage)
             if other[0] == rank[0] and (name == "dense" or other[2] == rank[2])
         ]
 
     def _copies_per_round(self, stage: int, rank: Rank) -> int:
         """Return the collectives over copies that every microbatch waits for, layer by layer."""
-        calls = []
-        if self.zero == 3:
-            calls += [("all-gather", "weights"), ("all-gather", "weights")]
-        if self.zero == 3 or (self.zero == 2 and self.m > 1):
-            calls += [("reduce-scatter", "gradients")]
         total = 0
-        for name in ("dense", "expert"):
-            group = self._copies(stage, rank, name)
-            for count in self._counts(stage, name):
-                for operation, part in calls:
-                    if count:
-                        latency, per_byte = self.wires.ring(operation, group)
-                        total += ps(latency) + ps(per_byte * self.bytes_per_parameter[part] * count)
+        for name, zero in self.zero.items():
+            calls = []
+            if zero == 3:
+                calls += [("all-gather", "weights"), ("all-gather", "weights")]
+            if zero == 3 or (zero == 2 and self.m > 1):
+                calls += [("reduce-scatter", "gradients")]
+            times = []
+            for run in self._runs():
+                group, time = self._copies(stage, rank, name, run), 0
+                for count in self._counts(stage, name):
+                    for operation, part in calls:
+                        if count:
+                            latency, per_byte = self.wires.ring(operation, group)
+                            size = self.bytes_per_parameter[part] * count
+                            time += ps(latency) + ps(per_byte * size)
+                times.append(time)
+            total += max(times)
         return total
 
     # Memory
@@ -371,15 +400,15 @@ class Oracle:
         }
 
     def _shares(self, name: str) -> int:
-        """Return R, the ranks that hold the same parameters of a class."""
-        return self.d * self.cp * (self.ep if name == "dense" else 1)
+        """Return the ranks that share out one set of a class's states."""
+        return self.d * self.cp * (self.ep if name == "dense" else 1) // self.instances
 
     def _held(self, name: str) -> Fraction:
-        """Return bytes per parameter: what z shares out is one share of R."""
+        """Return bytes per parameter: what z shares out is one share of so many."""
         first_shared = {"optimizer": 1, "gradients": 2, "weights": 3}
         return sum(
             (
-                size / (self._shares(name) if self.zero >= first_shared[part] else 1)
+                size / (self._shares(name) if self.zero[name] >= first_shared[part] else 1)
                 for part, size in self.bytes_per_parameter.items()
             ),
             Fraction(0),
@@ -389,7 +418,7 @@ class Oracle:
         """Return bytes per parameter of the layer at work that are there in whole beside."""
         if self._shares(name) == 1:
             return Fraction(0)
-        parts = {0: (), 1: (), 2: ("gradients",), 3: ("gradients", "weights")}[self.zero]
+        parts = {0: (), 1: (), 2: ("gradients",), 3: ("gradients", "weights")}[self.zero[name]]
         return sum((self.bytes_per_parameter[part] for part in parts), Fraction(0))
 
     @property

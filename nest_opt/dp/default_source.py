@@ -11,8 +11,8 @@ import numpy as np
 from nest_opt.cost.build import build_cost_table, legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight, rounds_per_batch
-from nest_opt.cost.sharding import Sharding, round_times, sharded_pair
-from nest_opt.cost.table import Row, row_times
+from nest_opt.cost.sharding import Sharding, fits_replicas, round_times, sharded_pair
+from nest_opt.cost.table import CLASSES, Row, row_times
 from nest_opt.dp.capacity import Layers, room
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
@@ -23,6 +23,7 @@ from nest_opt.dp.matrices import (
     LazyMatrices,
     PairMatrices,
     StageKey,
+    copy_levels,
     with_held,
 )
 from nest_opt.dp.rules import restriction
@@ -33,6 +34,7 @@ from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -53,7 +55,7 @@ class DefaultSource:
         self._replicas = costs.table.replicas
         self._group_sizes = costs.network.group_sizes
         self._rows = np.array(costs.table.layer_rows)
-        self._zero = sorted(costs.problem.search.zero)
+        self._zero = costs.problem.zeros
         # By whether parameters are sharded: there are many such, and the oldest are dropped.
         self._matrices: tuple[_Matrices, _Matrices] = ({}, {})
         self._vectors: dict[Configuration, LevelVectors] = {}
@@ -136,7 +138,8 @@ class DefaultSource:
         sums = np.array([each.sum_weight for each in weights], np.float64)
         loads = np.array([each.max_weight for each in weights], np.float64)
         bounds = []
-        for zero in self._zero:
+        zeros = [zero for zero in self._zero if fits_replicas(zero, replicas)]
+        for zero in zeros:
             layers, largest = self._plain(pair, Sharding(zero, replicas, rounds))
             total = layers + (stages - 1) * per_cut
             bounds.append(sums * total + loads * np.maximum(largest, total / stages))
@@ -144,7 +147,7 @@ class DefaultSource:
         def group(place: int) -> Group:
             level, number = divmod(place, len(choices))
             devices = pair[1].block_size * replicas * choices[number]
-            return Group(0, devices, choices[number], replicas, *pair, rounds, self._zero[level])
+            return Group(0, devices, choices[number], replicas, *pair, rounds, zeros[level])
 
         return Bundle(np.concatenate(bounds), group)
 
@@ -170,8 +173,8 @@ class DefaultSource:
         """Return each row's time by mode, hops aside, with all groups at their least levels."""
         inside = self.least_levels(pair[1])[:3]
         times = row_times(self._table.pairs[pair], pair[1], inside)
-        least = self.least_sync_levels(pair[1], sharding.replicas)
-        rounds = round_times(self._table, pair, sharding, least)
+        least = self.least_sync_levels(pair[1], sharding.replicas, sharding.zero)
+        rounds = round_times(self._table, pair, sharding, copy_levels(least))
         if rounds is None:
             return times
         return {mode: tuple(map(add, row, rounds)) for mode, row in times.items()}
@@ -259,7 +262,9 @@ class DefaultSource:
             matrices = self.matrices(group.pair, sharding)
             shared = NO_ROUNDS
             if matrices.has_rounds:
-                shared = frozenset({self.least_sync_levels(group.configuration, group.replicas)})
+                shared = frozenset(
+                    {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
+                )
             *inside, hop = self.least_levels(group.configuration)
             keys: list[StageKey] = []
             for stage, held in enumerate(self.held_by(stages)):
@@ -281,21 +286,28 @@ class DefaultSource:
         matrices, replicas = self.matrices(pair, sharding), sharding.replicas
         if not matrices.has_sync(replicas):
             return 0
-        sync = matrices.sync(replicas, frozenset({self.least_sync_levels(pair[1], replicas)}))
+        least = self.least_sync_levels(pair[1], replicas, sharding.zero)
+        sync = matrices.sync(replicas, frozenset({least}))
         if stages == 1:
             return int(sync[0, -1])
         if self._problem.job.objective == "fill-drain":
             return int(sync[0, 1])
         return max(int(np.diagonal(sync, 1).max()), -(-int(sync[0, -1]) // stages))
 
-    def least_sync_levels(self, configuration: Configuration, replicas: int) -> Levels:
-        """Return the least (dense, expert) levels of the copies of any device map."""
+    def least_sync_levels(
+        self, configuration: Configuration, replicas: int, zero: Zero = NOT_SHARDED
+    ) -> Levels:
+        """Return the least levels of the copies of any device map: `LevelVectors.sync_sets`.
+
+        Replicas are at least a block apart.
+        """
         tp, cp, ep, _ = configuration
-        vectors = self.vectors(configuration)
-        return (
-            vectors.level_of_span((cp * ep * replicas - 1) * tp),
-            vectors.level_of_span((replicas - 1) * tp * cp * ep + (cp - 1) * tp),
-        )
+        level, a = self.vectors(configuration).level_of_span, configuration.block_size
+        dense, expert = (replicas // zero.runs(name) for name in CLASSES)
+        inside = (level((cp * ep * dense - 1) * tp), level((expert - 1) * a + (cp - 1) * tp))
+        if zero.instances == 1:
+            return inside
+        return (*inside, level((replicas - dense) * a), level((replicas - expert) * a))
 
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
@@ -346,7 +358,7 @@ class DefaultSource:
         count = len(sets)
         shared: list[LevelSet] = [NO_ROUNDS] * count
         if self._matrices_of(cell).has_rounds:
-            shared = vectors.sync_sets(cell.device_map)
+            shared = vectors.sync_sets(cell.device_map, cell.zero)
         keys = [
             (levels, in_flight(cell.schedule, stage, count, cell.rounds), held, copies)
             for stage, (levels, held, copies) in enumerate(
@@ -401,7 +413,7 @@ class DefaultSource:
         of_stage = (
             matrices.exposed_sync if self._problem.job.objective == "fill-drain" else matrices.sync
         )
-        sets = self.vectors(cell.configuration).sync_sets(cell.device_map)
+        sets = self.vectors(cell.configuration).sync_sets(cell.device_map, cell.zero)
         keys = [(replicas, levels) for levels in reversed(sets)]
         return Chain(time, LazyMatrices(of_stage, keys))
 
@@ -429,9 +441,10 @@ class DefaultSource:
                     continue
                 stages = self._devices // (pair[1].block_size * replicas)
                 for zero in self._zero:
-                    yield MemoryCase(
-                        *pair, replicas, rounds, stages, self._table.usable_bytes, zero
-                    )
+                    if fits_replicas(zero, replicas):
+                        yield MemoryCase(
+                            *pair, replicas, rounds, stages, self._table.usable_bytes, zero
+                        )
 
     def _fewest_replicas(self, pair: tuple[int, Configuration]) -> tuple[int, ...]:
         """Return the fewest replicas for each number of rounds that limits the stashes."""

@@ -7,20 +7,21 @@ from typing import TypeAlias, overload
 
 import numpy as np
 
-from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
-from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, copies, row_times
+from nest_opt.cost.sharding import CopyLevels, Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, row_times
 from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
 from nest_opt.dp.rules import Restriction
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
+from nest_opt.problem.zero import NOT_SHARDED
 
 # Matrices kept of each sort and pair, by entries (8 bytes each); what was
 # dropped is computed anew.
 KEPT_ENTRIES = 2**21
 MIN_KEPT = 8
 
-NOTHING_SHARDED = Sharding(zero=0, replicas=1, rounds=1)
+NOTHING_SHARDED = Sharding(NOT_SHARDED, replicas=1, rounds=1)
 # Levels of the copies of a stage without collectives over them in its rounds.
 NO_ROUNDS: LevelSet = frozenset()
 
@@ -30,6 +31,12 @@ Held: TypeAlias = tuple[int, int] | None
 
 # Levels of groups and hops, microbatches in flight, layers held, and levels of the copies.
 StageKey: TypeAlias = tuple[LevelSet, int, Held, LevelSet]
+
+
+def copy_levels(member: Levels) -> tuple[CopyLevels, ...]:
+    """Return the levels of each class's copies, from those inside runs, and between where given."""
+    inside, between = member[:2], member[2:] or (0, 0)
+    return tuple(map(CopyLevels, inside, between))
 
 
 class LazyMatrices(Sequence[Array]):
@@ -230,14 +237,14 @@ class PairMatrices:
     ) -> Array:
         """Return the least F of each interval that fits with `in_flight` stashes.
 
-        `shared` are the (dense, expert) levels of the copies, where rounds
-        have collectives over them.
+        `shared` are the levels of the copies as of `LevelVectors.sync_sets`,
+        where rounds have collectives over them.
         """
         return with_held(self._kept_stage_time(levels, in_flight, shared), held)
 
     def round_sync(self, levels: Levels) -> Array:
         """Return what each layer's collectives over its copies take in a round."""
-        times = round_times(self._table, self._pair, self._sharding, levels)
+        times = round_times(self._table, self._pair, self._sharding, copy_levels(levels))
         if times is None:
             return np.zeros(self.layers, np.int64)
         of_layers: Array = np.array(times, np.int64)[self._rows]
@@ -246,7 +253,7 @@ class PairMatrices:
     @property
     def has_rounds(self) -> bool:
         """Whether rounds have collectives over copies."""
-        return bool(self._sharding.round_operations)
+        return self._sharding.has_rounds
 
     def _compute_stage_time(self, levels: LevelSet, in_flight: int, shared: LevelSet) -> Array:
         times = self._mode_times(levels)
@@ -268,21 +275,21 @@ class PairMatrices:
         )
 
     def sync(self, replicas: int, levels: LevelSet) -> Array:
-        """Return Y of each interval at a set of (dense, expert) group levels."""
+        """Return Y of each interval at a set of levels of the copies: `LevelVectors.sync_sets`."""
         return self._kept_sync(replicas, levels)
 
     def _compute_sync(self, replicas: int, levels: LevelSet) -> Array:
         total = np.zeros(self._empty.shape, np.int64)
         for member in levels:
             of_rank = np.zeros(self._empty.shape, np.int64)
-            for parameter_class, level in zip(CLASSES, member, strict=True):
-                of_rank += self._class_sync(parameter_class, replicas, level)
+            for parameter_class, each in zip(CLASSES, copy_levels(member), strict=True):
+                of_rank += self._class_sync(parameter_class, replicas, each)
             np.maximum(total, of_rank, out=total)
         return total
 
-    def _class_sync(self, name: ParameterClass, replicas: int, level: int) -> Array:
+    def _class_sync(self, name: ParameterClass, replicas: int, levels: CopyLevels) -> Array:
         sharding = self._sharding._replace(replicas=replicas)
-        cost = step_sync(self._table, self._configuration, name, sharding, level)
+        cost = step_sync(self._table, self._configuration, name, sharding, levels)
         if cost is None:
             return np.zeros(self._empty.shape, np.int64)
         held = self._intervals(self._prefix(self._costs.parameters[name])) > 0
@@ -300,8 +307,16 @@ class PairMatrices:
 
     def has_sync(self, replicas: int) -> bool:
         """Whether any layer's parameters have several copies that sync once a batch."""
-        return bool(self._sharding.step_operations) and any(
-            copies(self._configuration, name, replicas) > 1 and any(self._costs.parameters[name])
+        sharding = self._sharding._replace(replicas=replicas)
+        return any(
+            any(self._costs.parameters[name])
+            and (
+                sharding.zero.runs(name) > 1
+                or (
+                    sharding.inside(self._configuration, name) > 1
+                    and bool(sharding.step_operations(name))
+                )
+            )
             for name in CLASSES
         )
 

@@ -13,6 +13,7 @@ from nest_opt.dp.matrices import Held
 from nest_opt.plan.placement import Cell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Group:
     """Cells that share everything but rank order and pitch.
 
     `bound_ps` is a lower bound on all its cells; `place` orders equals: fewer
-    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, then smaller z.
+    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, then smaller z and h.
     """
 
     bound_ps: int
@@ -30,7 +31,7 @@ class Group:
     microbatch: int
     configuration: Configuration
     rounds: int
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
 
     @property
     def pair(self) -> tuple[int, Configuration]:
@@ -104,7 +105,7 @@ class MemoryCase:
     rounds: int
     most_stages: int
     usable_bytes: int
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
 
 
 class CellSource(Protocol):
