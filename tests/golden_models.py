@@ -152,7 +152,8 @@ def golden_coefficients(
     """Return the problem's costs and the cell's coefficients."""
     make = golden_data if isinstance(cell, Cell) else golden_choice_data
     data = make(objective, constraint)
-    data["search"]["schedule"] = [cell.schedule.name]
+    if isinstance(cell, Cell):
+        data["search"]["schedule"] = [cell.schedule.name]
     if cell.schedule.is_interleaved:
         # Four chunks of six layers: the two in the middle have one each, or two each.
         data["search"].update(pp=[2], chunks=[2])

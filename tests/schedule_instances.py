@@ -10,7 +10,9 @@ from typing import Any
 from free_instances import free_data
 from milp_instances import whole_number_data
 
+from nest_opt import Problem
 from nest_opt.problem.schedule import SCHEDULES
+from nest_opt.problem.validation import build
 
 PS = "e-12"
 
@@ -31,12 +33,18 @@ def scheduled_data(seed: int) -> dict[str, Any]:
     return data
 
 
-def scheduled_free_data(seed: int) -> dict[str, Any]:
-    """Return a problem of the free family, with schedules of one chunk, as JSON data."""
+def scheduled_free_problem(seed: int) -> Problem:
+    """Return a problem of the free family, with schedules of one chunk.
+
+    Problem files may not ask for them where stages choose; the programs know both.
+    """
     rng = random.Random(f"free schedules {seed}")
     data = free_data(seed)
     _ask(rng, data, [name for name in SCHEDULES if name != "interleaved"])
-    return data
+    schedules = tuple(data["search"].pop("schedule"))
+    problem = build(Problem, data, f"seed {seed}")
+    search = problem.search.model_copy(update={"schedule": schedules})
+    return problem.model_copy(update={"search": search})
 
 
 def _ask(rng: random.Random, data: dict[str, Any], names: list[str]) -> None:

@@ -34,7 +34,11 @@ def random_network(generator: random.Random) -> HierarchicalNetwork:
 
 
 def real_stage_set(
-    network: Network, configuration: Configuration, device_map: DeviceMap, stage: int
+    network: Network,
+    configuration: Configuration,
+    device_map: DeviceMap,
+    stage: int,
+    goes_round: bool = False,
 ) -> set[tuple[int, ...]]:
     """Return what a stage sees, replica by replica, from sets of devices."""
     seen = set()
@@ -45,8 +49,8 @@ def real_stage_set(
             for group in ("tp", "cp", "ep")
         ]
         for neighbour in (stage - 1, stage + 1):
-            if 0 <= neighbour < device_map.stages:
-                other = device_map.block(replica, neighbour)
+            if 0 <= neighbour < device_map.stages or goes_round:
+                other = device_map.block(replica, neighbour % device_map.stages)
                 levels.append(max(network.level(p) for p in zip(block, other, strict=True)))
             else:
                 levels.append(NO_HOP)
@@ -85,10 +89,14 @@ def test_level_sets_equal_those_of_the_devices(seed: int) -> None:
                 network.group_sizes, devices, block, replicas, stages, SearchSpace()
             ):
                 stage_sets = vectors.stage_sets(device_map)
+                round_sets = vectors.stage_sets(device_map, goes_round=True)
                 sync_sets = vectors.sync_sets(device_map)
                 for stage in range(stages):
                     place = network, configuration, device_map, stage
                     assert stage_sets[stage] == maximal(real_stage_set(*place))
+                    if stages > 1:
+                        around = real_stage_set(*place, goes_round=True)
+                        assert round_sets[stage] == maximal(around)
                     assert sync_sets[stage] == maximal(real_sync_set(*place))
 
 

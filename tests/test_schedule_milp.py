@@ -21,7 +21,7 @@ from golden_models import (
     golden_data,
 )
 from milp_agreement import compare_fixed, exact_coefficients, placement_count, placements
-from schedule_instances import scheduled_data, scheduled_free_data
+from schedule_instances import scheduled_data, scheduled_free_problem
 
 from nest_opt import InstanceError, Problem
 from nest_opt.certify.brute_force import brute_force, enumerate_cells, enumerate_plans
@@ -321,11 +321,6 @@ def test_one_byte_of_ten_to_the_ten_counts_in_chunks(monkeypatch: pytest.MonkeyP
 
 
 # The free family
-
-
-def scheduled_free_problem(seed: int) -> Problem:
-    """Return the problem of a seed of the free family."""
-    return build_problem(Problem, scheduled_free_data(seed), f"seed {seed}")
 
 
 @pytest.mark.parametrize("first", range(FREE_SEEDS.start, FREE_SEEDS.stop, 10))

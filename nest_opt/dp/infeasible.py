@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from nest_opt.dp.chain import INFINITE, UNLIMITED, Chain, first_ends
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, Chain, first_ends
+from nest_opt.dp.matrices import with_held
 from nest_opt.dp.needs import Needs, least_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
-from nest_opt.plan.placement import Cell, DeviceMap, MapOrder
+from nest_opt.plan.placement import Cell, DeviceMap, MapOrder, stage_intervals
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import RECOMPUTE_MODES
 
@@ -75,6 +76,26 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices, configurations)
 
 
+def _ends(source: CellSource, closest: _Closest) -> tuple[int, ...]:
+    """Return the ends of the chunks of the closest placement."""
+    case, stages = closest.case, closest.stages
+    if case.schedule.is_interleaved:
+        found = source.chunk_memory(case, stages)
+        assert found is not None
+        return found[1]
+    used = _memory(source, case, stages)
+    passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
+    return first_ends(passes, 0)
+
+
+def _memory(source: CellSource, case: MemoryCase, stages: int) -> list[Array]:
+    """Return the least bytes of every interval of S stages, last stage first."""
+    held = source.held(stages)
+    assert held is not None
+    places = zip(source.places(case, stages), held, strict=True)
+    return [with_held(source.memory(case, place), layers) for place, layers in places][::-1]
+
+
 def _useful_bytes(
     case: MemoryCase, stages: int, closest: _Closest | None, devices: int | None
 ) -> int:
@@ -112,9 +133,7 @@ def _may_improve(
 def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int, StageEvaluation]:
     """Return number and terms of the heaviest stage of the closest placement."""
     case, stages = closest.case, closest.stages
-    used = source.memory_of(case, stages)
-    passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
-    ends = first_ends(passes, 0)
+    intervals = stage_intervals(_ends(source, closest), stages)
     a = case.configuration.block_size
     order: MapOrder = "pp-inner-reversed" if costs.is_artifact else "pp-inner"
     cell = Cell(
@@ -123,17 +142,18 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
         case.rounds,
         DeviceMap(a, case.replicas, stages, order, stages * a),
         case.zero,
+        case.schedule,
     )
     found = []
-    for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):
+    for stage, chunks in enumerate(intervals):
         modes = (
-            [source.mode(cell, stage, low, high)]
+            [source.mode(cell, stage, *chunks[0])]
             if costs.is_artifact
             else [m for m in RECOMPUTE_MODES if m in costs.table.pairs[cell.pair].stash_bytes]
         )
         found.append(
             min(
-                (evaluate_stage(costs, cell, stage, ((low, high),), mode) for mode in modes),
+                (evaluate_stage(costs, cell, stage, chunks, mode) for mode in modes),
                 key=lambda stage_: stage_.memory_bytes,
             )
         )

@@ -56,7 +56,7 @@ class LevelVectors:
         self._radix = len(group_sizes) + 1
         self._intra = self._intra_codes()
         self._sets: dict[tuple[int, ...], LevelSet] = {}
-        self._worst: dict[DeviceMap, tuple[int, int]] = {}
+        self._worst: dict[tuple[DeviceMap, bool], tuple[int, int]] = {}
         self._runs: dict[tuple[int, int, int, Zero], LevelSet] = {}
 
     def level_of_span(self, span: int) -> int:
@@ -89,10 +89,11 @@ class LevelVectors:
             code = code * self._radix + worst
         return code
 
-    def stage_sets(self, device_map: DeviceMap) -> list[LevelSet]:
+    def stage_sets(self, device_map: DeviceMap, goes_round: bool = False) -> list[LevelSet]:
         """Return, for each stage, the maximal (tp, cp, ep, in, out) levels over replicas.
 
-        A hop that a stage does not have is `NO_HOP`.
+        A hop that a stage does not have is `NO_HOP`. If the pipeline goes round,
+        the last stage passes on to the first.
         """
         a, pitch = device_map.block_size, device_map.pitch
         replica_step, stage_step = (pitch, a) if device_map.order == "pp-inner" else (a, pitch)
@@ -102,19 +103,24 @@ class LevelVectors:
         start = replicas[:, None] * replica_step + stages[None, :] * stage_step
         hop = np.zeros((len(replicas), device_map.stages + 1), np.int64)
         hop[:, 1:-1] = 1 + self._hop_levels(start[:, :-1], stage_step)
+        if goes_round:
+            around = 1 + self._hop_levels(start[:, 0], (device_map.stages - 1) * stage_step)
+            hop[:, 0] = hop[:, -1] = around
         code = (self._intra[start % self._modulus] * self._radix + hop[:, :-1]) * self._radix
         code += hop[:, 1:]
         return [self._decode(column) for column in code.T]
 
-    def worst_levels(self, device_map: DeviceMap) -> tuple[int, int]:
+    def worst_levels(self, device_map: DeviceMap, goes_round: bool = False) -> tuple[int, int]:
         """Return the highest levels of a tp group and of a hop (`NO_HOP` if there is none)."""
-        if device_map not in self._worst:
-            members = [member for stage in self.stage_sets(device_map) for member in stage]
-            self._worst[device_map] = (
+        key = device_map, goes_round
+        if key not in self._worst:
+            sets = self.stage_sets(*key)
+            members = [member for stage in sets for member in stage]
+            self._worst[key] = (
                 max(member[0] for member in members),
                 max(max(member[3:]) for member in members),
             )
-        return self._worst[device_map]
+        return self._worst[key]
 
     def _hop_levels(self, start: Array, distance: int) -> Array:
         """Return the worst level, over the ranks of a block, of a hop by `distance`.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from itertools import pairwise
+from itertools import combinations
 from typing import Any
 
 from nest_opt.dp.occupancy import most_devices, most_replicas
@@ -36,7 +36,11 @@ class Restriction:
     Attributes
     ----------
     cuts
-        Places in the listed order where no stage may end (0 < cut < n).
+        Places in the listed order where no stage, or chunk of one, may end
+        (0 < cut < n).
+    together
+        Places that one stage must hold, all of them; it may be in several
+        chunks.
     apart
         Pairs (first, second) of places, first < second, that no stage may
         both hold.
@@ -52,6 +56,7 @@ class Restriction:
     """
 
     cuts: frozenset[int] = frozenset()
+    together: tuple[tuple[int, ...], ...] = ()
     apart: frozenset[tuple[int, int]] = frozenset()
     pins: tuple[PinnedLayers, ...] = ()
     highest_hop_level: int | None = None
@@ -62,6 +67,7 @@ class Restriction:
     def __and__(self, other: "Restriction") -> "Restriction":
         return Restriction(
             self.cuts | other.cuts,
+            self.together + other.together,
             self.apart | other.apart,
             self.pins + other.pins,
             _least(self.highest_hop_level, other.highest_hop_level),
@@ -69,6 +75,12 @@ class Restriction:
             self.degrees + other.degrees,
             self.device_maps + other.device_maps,
         )
+
+    @property
+    def interval_cuts(self) -> frozenset[int]:
+        """Places where no stage of one interval may end: between layers that go together too."""
+        between = (range(min(places) + 1, max(places) + 1) for places in self.together)
+        return self.cuts.union(*between)
 
     def allows_pair(self, microbatch: int, configuration: Configuration) -> bool:
         """Whether the limits allow a microbatch size and a configuration."""
@@ -120,19 +132,18 @@ def _least(first: int | None, second: int | None) -> int | None:
 
 
 def restrict_colocation(constraint: Colocation, problem: Problem) -> Restriction:
-    """Forbid every cut between the first and the last of the layers."""
-    places = [problem.model.index[name] for name in constraint.layers]
-    return Restriction(cuts=frozenset(range(min(places) + 1, max(places) + 1)))
+    """Forbid every stage that holds some of the layers, but not all."""
+    return Restriction(together=(tuple(problem.model.index[name] for name in constraint.layers),))
 
 
 def restrict_anti_colocation(constraint: AntiColocation, problem: Problem) -> Restriction:
-    """Forbid every stage with two of the layers: it has two that follow each other among them."""
+    """Forbid every stage with two of the layers."""
     places = sorted(problem.model.index[name] for name in constraint.layers)
-    return Restriction(apart=frozenset(pairwise(places)))
+    return Restriction(apart=frozenset(combinations(places, 2)))
 
 
 def restrict_pinned_layers(constraint: PinnedLayers, problem: Problem) -> Restriction:
-    """Forbid, at the stage of that number, every interval without the layers."""
+    """Forbid every stage of that number without the layers."""
     return Restriction(pins=(constraint,))
 
 

@@ -83,10 +83,10 @@ class Problem(Frozen):
                 f"search.schedule: found {', '.join(other)} with cost_model artifact, which "
                 "knows 1f1b alone: remove one of the two"
             )
-        if "interleaved" in other and self.search.per_stage:
+        if other and self.search.per_stage:
             raise ValueError(
-                "search.schedule: found interleaved with search.per_stage, the chunks of such a "
-                "stage have one configuration: remove one of the two"
+                f"search.schedule: found {', '.join(other)} with search.per_stage, the search "
+                "knows stages that differ under 1f1b alone: remove one of the two"
             )
 
     @property
