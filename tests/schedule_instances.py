@@ -9,6 +9,7 @@ from typing import Any
 
 from free_instances import free_data
 from milp_instances import whole_number_data
+from pydantic import BaseModel
 
 from nest_opt import Problem
 from nest_opt.problem.schedule import SCHEDULES
@@ -44,7 +45,8 @@ def scheduled_free_problem(seed: int) -> Problem:
     schedules = tuple(data["search"].pop("schedule"))
     problem = build(Problem, data, f"seed {seed}")
     search = problem.search.model_copy(update={"schedule": schedules})
-    return problem.model_copy(update={"search": search})
+    # Not the problem's own copy, which is validated.
+    return BaseModel.model_copy(problem, update={"search": search})
 
 
 def _ask(rng: random.Random, data: dict[str, Any], names: list[str]) -> None:
