@@ -1,7 +1,4 @@
-"""Schedules in the integer program: the same plans and values as checker, evaluator, brute force.
-
-The starts are brute force's, so that nothing here needs the dynamic program.
-"""
+"""Schedules in the integer program: plans and values are those of all that checks them."""
 
 from collections import Counter
 from fractions import Fraction
@@ -24,6 +21,7 @@ from milp_agreement import compare_fixed, exact_coefficients, placement_count, p
 from schedule_instances import scheduled_data, scheduled_free_problem
 
 from nest_opt import InstanceError, Problem
+from nest_opt.api import exact_pipeline
 from nest_opt.certify.brute_force import brute_force, enumerate_cells, enumerate_plans
 from nest_opt.errors import ModelError
 from nest_opt.milp.bounds import bound_ps
@@ -134,6 +132,20 @@ def test_program_equals_brute_force(first: int) -> None:
         status = "infeasible" if best.value_ps is None else "optimal"
         assert (found.status, found.value_ps) == (status, best.value_ps), f"seed {seed}"
         assert found.bound_ps == best.value_ps, f"seed {seed}"
+
+
+def test_program_equals_dynamic_program() -> None:
+    """Started from the search's plan, the program proves its value, or that there is no plan."""
+    plans = 0
+    for seed in range(5000, 5040):
+        problem = scheduled_problem(seed)
+        cells = exact_coefficients(problem) or []
+        if 0 < sum(map(placement_count, cells)) <= MOST_PLACEMENTS:
+            found = exact_pipeline(problem)
+            assert found.status == found.start.status, f"seed {seed}"
+            assert found.bound_ps == found.start.bound_ps, f"seed {seed}"
+            plans += found.plan is not None
+    assert plans >= 8
 
 
 def test_optima_are_compared_under_every_schedule() -> None:
