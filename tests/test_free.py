@@ -1,13 +1,16 @@
 """The free family: any distinct devices. Program, brute force, evaluator and checker agree."""
 
 from functools import cache
+from pathlib import Path
 
 import pyomo.environ as pyo
 import pytest
+from cli_running import run, write
 from free_agreement import FreeComparison, compare_fixed
 from free_brute_force import free_brute_force
 from free_instances import free_data
 from golden_models import FREE_CELL, golden_choice_data, golden_coefficients
+from samples import problem_data
 
 from nest_opt import InstanceError, Problem, exact, solve
 from nest_opt.certify.brute_force import brute_force
@@ -176,3 +179,13 @@ def test_a_time_limit_leaves_the_aligned_plan_and_a_bound() -> None:
     assert best.bound_ps is not None
     assert found.bound_ps is not None
     assert 0 < found.bound_ps <= best.bound_ps
+
+
+def test_too_many_devices_are_refused(tmp_path: Path) -> None:
+    """Before any search, with their number, the most there can be, and the remedy."""
+    data = problem_data(sizes=(8, 33), global_batch=4)
+    with pytest.raises(ModelError, match=r"found 264 devices.*at most 256: use the aligned"):
+        exact(build_problem(Problem, data, "large"), family="free")
+    result = run("exact", write(tmp_path / "problem.json", data), "--family", "free")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "cluster.devices: found 264 devices" in result.stderr
