@@ -6,7 +6,7 @@ from itertools import product
 from typing import NamedTuple, TypeVar
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight
+from nest_opt.cost.schedule import drains, in_flight
 from nest_opt.cost.sharding import (
     CopyLevels,
     Sharding,
@@ -24,7 +24,6 @@ from nest_opt.plan.evaluate import Costs, exchange_level
 from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Group, Recompute
-from nest_opt.problem.schedule import ONE_F_ONE_B
 from nest_opt.problem.zero import NOT_SHARDED
 
 Terms = TypeVar("Terms")
@@ -126,10 +125,11 @@ class CellCoefficients:
         Devices in a group of each level, and K.
     holds
         Per class and configuration, whether each layer has such parameters.
-    backward_ps
-        Per configuration, plain backward time of each layer.
+    backward_ps, weight_gradient_ps
+        Per configuration, plain backward time of each layer, and the part of it
+        that makes gradients of weights.
     in_flight
-        Microbatches in flight at each stage.
+        Microbatches (of each a chunk) in flight at each stage.
     states_bytes
         Per configuration and layer.
     stash_bytes, work_bytes
@@ -160,6 +160,7 @@ class CellCoefficients:
     devices: int
     holds: Mapping[tuple[ParameterClass, Configuration], tuple[bool, ...]]
     backward_ps: Mapping[Configuration, Row]
+    weight_gradient_ps: Mapping[Configuration, Row]
     in_flight: tuple[int, ...]
     states_bytes: Mapping[Configuration, Row]
     stash_bytes: Mapping[Option, Row]
@@ -182,36 +183,60 @@ class CellCoefficients:
         return tuple(dict.fromkeys(option.configuration for option in self.options[stage]))
 
     @property
+    def chunks(self) -> int:
+        """S * v, the chunks of all stages."""
+        return self.stages * self.cell.schedule.chunks
+
+    def stage_of(self, chunk: int) -> int:
+        """Return the stage of a chunk."""
+        return chunk % self.stages
+
+    @property
+    def has_fill(self) -> bool:
+        """Whether the objective knows a fill that is neither F nor a share of it: (72)."""
+        weights = self.weights
+        return bool(weights.hidden_weight and (weights.sum_weight or weights.fill_weight))
+
+    @property
+    def hides_sync(self) -> bool:
+        """Whether the objective's sync is X of (16) and no Y."""
+        return self.objective == "fill-drain" and drains(self.cell.schedule)
+
+    @property
     def is_uniform(self) -> bool:
         """Whether there is one configuration to choose, the same for all stages."""
         return len({option.configuration for stage in self.options for option in stage}) == 1
 
     def times_ps(self) -> Iterator[int]:
         """Yield every time that is a coefficient of the program."""
-        loads = [terms for stage in self.load for terms in stage]
-        syncs = [terms for stage in self.sync for terms in stage]
         if self.by_level:
-            yield from _every(self.by_level.plain_ps)
-            for levels in self.by_level.collective_ps.values():
-                for rows in levels:
-                    yield from _every(rows)
-            for hops in self.by_level.hop_ps:
-                yield from _every(hops)
-            if self.weights.sync:
-                for row in self.by_level.exchange_ps:
-                    yield from row.values()
-            syncs = [terms for levels in self.by_level.sync_ps.values() for terms in levels]
+            yield from self._times_by_level(self.by_level)
         else:
-            for load in loads:
+            for load in (terms for stage in self.load for terms in stage):
                 yield from _every(load.layer_ps)
                 yield from _every(load.hop_in_ps or {})
                 yield from _every(load.hop_out_ps or {})
+        if self.has_fill:
+            twice = self.weights.hidden_weight
+            yield from (twice * time for time in _every(self.weight_gradient_ps))
         if self.weights.sync:
             yield self.exchange_ps
-            for sync in syncs:
+            of = self.by_level.sync_ps.values() if self.by_level else self.sync
+            for sync in (terms for several in of for terms in several):
                 yield from sync.fixed_ps.values()
                 yield from _every(sync.layer_ps)
             yield from _every(self.backward_ps)
+
+    def _times_by_level(self, by_level: LevelTerms) -> Iterator[int]:
+        yield from _every(by_level.plain_ps)
+        for levels in by_level.collective_ps.values():
+            for rows in levels:
+                yield from _every(rows)
+        for hops in by_level.hop_ps:
+            yield from _every(hops)
+        if self.weights.sync:
+            for row in by_level.exchange_ps:
+                yield from row.values()
 
     def sizes_bytes(self) -> Iterator[int]:
         """Yield every size that is a coefficient of the program."""
@@ -239,7 +264,7 @@ class CoefficientSource:
         """Return the levels of a cell's stages; of a free cell, the least ones."""
         if isinstance(cell, FreeCell):
             return ()
-        key = (cell.configurations, cell.device_map, cell.zero)
+        key = (cell.configurations, cell.device_map, cell.zero, cell.schedule.is_interleaved)
         if key not in self._levels:
             self._levels[key] = stage_levels(self._costs.network, cell)
         return self._levels[key]
@@ -261,7 +286,7 @@ class CoefficientSource:
         every = tuple(dict.fromkeys(option for stage in options for option in stage))
         objective = self._costs.problem.job.objective
         flights = tuple(
-            in_flight(ONE_F_ONE_B, stage, stages, cell.rounds) for stage in range(stages)
+            in_flight(cell.schedule, stage, stages, cell.rounds) for stage in range(stages)
         )
         pairs = {k: sharded_pair(table, (b, k), sharding) for k in configurations}
         alone = stages == 1
@@ -294,7 +319,7 @@ class CoefficientSource:
         return CellCoefficients(
             cell=cell,
             objective=objective,
-            weights=objective_weights(objective, stages, cell.rounds),
+            weights=objective_weights(objective, stages, cell.rounds, cell.schedule),
             layers=table.layer_count,
             stages=stages,
             options=options,
@@ -312,6 +337,9 @@ class CoefficientSource:
                 for k in configurations
             },
             backward_ps={k: self._layers(pairs[k].backward_ps) for k in configurations},
+            weight_gradient_ps={
+                k: self._layers(pairs[k].weight_gradient_ps) for k in configurations
+            },
             in_flight=flights,
             states_bytes=states,
             stash_bytes=stash,

@@ -8,7 +8,7 @@ import pyomo.environ as pyo
 from nest_opt.cost.table import ParameterClass
 from nest_opt.milp.assignment import cumulative
 from nest_opt.milp.coefficients import CellCoefficients, SyncTerms, label_of
-from nest_opt.milp.index_sets import layers_of
+from nest_opt.milp.index_sets import layers_of, stage_places
 from nest_opt.milp.options import layer_under
 from nest_opt.milp.units import Units
 from nest_opt.problem import Configuration
@@ -26,15 +26,16 @@ def add_holds(model: Any, k: CellCoefficients) -> None:
     }
     model.holds = pyo.Var(list(held), bounds=(0, 1))
     rows = [
-        (layer, *place)
+        (layer, chunk, *place[1:])
         for place, (name, own) in held.items()
-        for layer in layers_of(k, int(str(place[0])))
+        for layer, chunk in stage_places(k, int(str(place[0])))
         if k.holds[name, own][layer]
     ]
 
-    def holds_rule(model: Any, layer: int, *place: Any) -> Any:
+    def holds_rule(model: Any, layer: int, chunk: int, *name: Any) -> Any:
+        place = k.stage_of(chunk), *name
         _, own = held[place]
-        return model.holds[place] >= layer_under(model, k, layer, place[0], own)
+        return model.holds[place] >= layer_under(model, k, layer, chunk, own)
 
     model.held = pyo.Constraint(rows, rule=holds_rule)
 
@@ -76,20 +77,21 @@ def sync_time(
         if own in configurations
     )
     return fixed + sum(
-        units.time(terms.layer_ps[own][layer]) * layer_under(model, k, layer, stage, own)
+        units.time(terms.layer_ps[own][layer]) * layer_under(model, k, layer, chunk, own)
         for own in configurations
-        for layer in layers_of(k, stage)
+        for layer, chunk in stage_places(k, stage)
     )
 
 
 def add_exposed_sync(model: Any, k: CellCoefficients, units: Units) -> None:
     """Add (29): X[i] >= Y[i] - sum over l of backward_l C[l, i - 1], X[i] >= 0.
 
-    The sum is the plain backward time of all layers before stage i, each in
-    the configuration of its stage. This is (16) for all stages at once;
-    objectives without X have no such rows.
+    The sum is the plain backward time of all layers before stage i (its first
+    chunk, where it has several), each in the configuration of its stage. This
+    is (16) for all stages at once; objectives without X have no such rows, nor
+    has a schedule whose drain hides nothing.
     """
-    if not has_sync(k) or k.objective != "fill-drain":
+    if not has_sync(k) or not k.hides_sync:
         return
     model.X = pyo.Var(range(k.stages), domain=pyo.NonNegativeReals)
 
