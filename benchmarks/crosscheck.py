@@ -4,8 +4,8 @@
 
 Prints what the problems and their best plans make use of. On a disagreement
 it shrinks the problem as far as the disagreement lasts, writes it to a file
-and exits with 1. A seed in 10 asks for the artifact's cost model, one for other schedules, and
-two in 10 let tp or sp differ by stage.
+and exits with 1. A seed in 10 asks for the artifact's cost model, one for other schedules, one
+ties parameters of the last layer to the first's, and two in 10 let tp or sp differ by stage.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from random_instances import (  # noqa: E402
     random_staged_data,
 )
 from random_schedule_problems import random_schedule_data  # noqa: E402
+from tied_instances import tied_data  # noqa: E402
 
 from nest_opt import InstanceError, Problem  # noqa: E402
 from nest_opt.plan.evaluate import Costs, evaluate  # noqa: E402
@@ -43,6 +44,7 @@ from nest_opt.shrink import shrink  # noqa: E402
 
 # Of each 10 seeds, those whose problems are of a sort of their own.
 SORTS: dict[int, Callable[[int], dict[str, Any]]] = {
+    5: tied_data,
     6: random_schedule_data,
     7: random_staged_data,
     8: random_staged_data,

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
-from math import comb, prod
+from math import ceil, comb, prod
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import brute_force
@@ -42,12 +42,12 @@ class OptimumComparison:
 
 def placement_count(k: CellCoefficients) -> int:
     """Return the number of ways to cut a cell's layers and to choose modes."""
-    return comb(k.layers - 1, k.stages - 1) * prod(map(len, k.options))
+    return comb(k.layers - 1, k.chunks - 1) * prod(map(len, k.options))
 
 
 def placements(k: CellCoefficients) -> Iterator[Placement]:
-    """Yield every placement of a cell, legal or not."""
-    for inner in combinations(range(1, k.layers), k.stages - 1):
+    """Yield every placement of a cell, legal or not; chunks may be of any sizes."""
+    for inner in combinations(range(1, k.layers), k.chunks - 1):
         for options in product(*k.options):
             modes = tuple(option.mode for option in options)
             yield k.cell.placement((*inner, k.layers), modes)
@@ -98,7 +98,8 @@ def fixed_value(
 ) -> float | None:
     """Return the program's value with a placement's decisions fixed; None if infeasible.
 
-    The value is rounded to 1e-4 ps: what is a whole number then agrees exactly.
+    The objective is rounded to 1e-4 ps, which leaves whole numbers and shares
+    of v chunks apart, and then up, as a value is.
     """
     for variable, value in formulation.decisions(placement.ends, placement_options(placement)):
         variable.fix(value)
@@ -106,7 +107,10 @@ def fixed_value(
     if answer.solution is None:
         assert answer.termination.reason == "infeasible"
         return None
-    return round(answer.solution.objective * formulation.units.time_ps, 4)
+    objective = round(answer.solution.objective * formulation.units.time_ps, 4)
+    if formulation.coefficients.cell.schedule.chunks > 1:
+        return ceil(objective)
+    return objective
 
 
 def compare_optimum(problem: Problem) -> OptimumComparison | None:

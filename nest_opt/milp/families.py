@@ -44,7 +44,14 @@ def _without_devices(cell: ProgramCell) -> FreeCell | None:
     """
     if not isinstance(cell, FreeCell):
         return None
-    return FreeCell(cell.microbatch, cell.choices, cell.rounds, cell.replicas, cell.stages)
+    return FreeCell(
+        cell.microbatch,
+        cell.choices,
+        cell.rounds,
+        cell.replicas,
+        cell.stages,
+        schedule=cell.schedule,
+    )
 
 
 def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
@@ -59,6 +66,7 @@ def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
         cell.microbatch,
         (cell.configuration,),
         cell.zero,
+        cell.schedule,
         device_map.order != "pp-inner",
         device_map.pitch,
     )
@@ -66,7 +74,14 @@ def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
 
 def _free_place(cell: ProgramCell) -> tuple[object, ...]:
     assert isinstance(cell, FreeCell)
-    return cell.least_devices, cell.stages, cell.replicas, cell.microbatch, cell.choices
+    return (
+        cell.least_devices,
+        cell.stages,
+        cell.replicas,
+        cell.microbatch,
+        cell.choices,
+        cell.schedule,
+    )
 
 
 # Programs of the free family have a variable for each block and innermost group of devices.
@@ -79,7 +94,7 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     Raises
     ------
     ModelError
-        If the free family has too many devices, or a ZeRO level above 0.
+        If the free family has too many devices, a ZeRO level above 0, or an interleaved schedule.
     """
     if family != "free":
         return
@@ -93,6 +108,11 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         raise ModelError(
             f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
             "know level 0 alone: use the aligned family, or remove the others"
+        )
+    if any(schedule.is_interleaved for schedule in costs.problem.search.schedules):
+        raise ModelError(
+            "search.schedule: found interleaved, the programs of the free family know one chunk a "
+            "stage alone: use the aligned family, or remove it"
         )
 
 
