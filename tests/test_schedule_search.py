@@ -1,6 +1,7 @@
 """The search over pipeline schedules: DP = brute force = oracle, bounds, rankings, diagnoses."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -11,12 +12,15 @@ from test_top import differs
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.api import solve_pipeline
+from nest_opt.cost.sharding import fits_replicas
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.search import search
+from nest_opt.dp.source import Group
 from nest_opt.dp.sources import cell_source
 from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.placement import Cell
 from nest_opt.problem.schedule import SCHEDULES
 from nest_opt.problem.validation import build
 
@@ -72,32 +76,53 @@ def test_rankings_agree(seed: int) -> None:
     assert differs(problem, 2 + seed % 6) is None
 
 
+def refinements(source: DefaultSource, group: Group) -> list[list[Group]]:
+    """Return a group's parts after each step; a part's bounds are those of its ZeRO level."""
+    steps = [[group]]
+    for step in range(source.refinements):
+        steps.append([part for whole in steps[-1] for part in source.refined(whole, step)])
+    return steps
+
+
 @pytest.mark.parametrize("seed", range(72_000, 72_080))
 def test_bounds_are_bounds(seed: int) -> None:
-    """Of groups: the bound at the least levels <= the cell's <= its plan; the closed form too."""
-    problem = build(Problem, random_schedule_data(seed), "problem")
+    """Every bound of a group, from the closed form to the interval DP, is at most its best plan.
+
+    So is a cell's; on every third seed the ZeRO level is open.
+    """
+    data = random_schedule_data(seed)
+    if seed % 3 == 0:
+        data["search"].update(zero=[0, 1, 2, 3], zero_instances=[1, 2])
     try:
+        problem = build(Problem, data, "problem")
         source = cell_source(Costs(problem))
     except InstanceError:
         return
     assert isinstance(source, DefaultSource)
     bundles = source.bundles()
     for group in (bundle.group(rank) for bundle in bundles for rank in range(len(bundle))):
-        roomy, refined = (source.refined_bound_ps(group, step) for step in range(2))
-        for cell in source.cells(group):
-            bound = source.bound_ps(cell)
-            if bound is None:
-                continue
-            if cell.schedule.is_interleaved:
-                plan = source.chunk_plan(cell)
-                value = None if plan is None else plan.value_ps
-            else:
-                value = least_value(source.chain(cell), source.weights(cell), 2**120).value
-            if value is not None:
-                assert roomy is not None
-                assert refined is not None
-                assert refined <= bound <= value
-                assert max(group.bound_ps, roomy) <= value
+        steps = refinements(source, group)
+        for zero in (zero for zero in problem.zeros if fits_replicas(zero, group.replicas)):
+            own = [[part for part in parts if part.zero == zero] for parts in steps[1:]]
+            for cell in source.cells(replace(group, zero=zero)):
+                value = best_value(source, cell)
+                if value is not None:
+                    assert all(len(parts) == 1 for parts in own), "a group with a plan is dropped"
+                    assert max(group.bound_ps, *(part.bound_ps for (part,) in own)) <= value
+
+
+def best_value(source: DefaultSource, cell: Cell) -> int | None:
+    """Return the value of a cell's best plan, None if there is none; its bound is one."""
+    bound = source.bound_ps(cell)
+    if bound is None:
+        return None
+    if cell.schedule.is_interleaved:
+        plan = source.chunk_plan(cell)
+        value = None if plan is None else plan.value_ps
+    else:
+        value = least_value(source.chain(cell), source.weights(cell), 2**120).value
+    assert value is None or bound <= value
+    return value
 
 
 def test_dominated_groups_are_not_looked_into() -> None:
