@@ -120,7 +120,28 @@ def random_sharded_data(seed: int) -> dict[str, Any]:
     """Return a problem of a seed with levels for each parameter class, and runs of replicas."""
     data = random_data(seed)
     data["name"] = f"sharded-{seed}"
-    rng = random.Random(f"sharded {seed}")
+    _shard_further(random.Random(f"sharded {seed}"), data)
+    return data
+
+
+def random_staged_sharded_data(seed: int) -> dict[str, Any]:
+    """Return a problem of a seed whose stages may differ, with ZeRO levels and schedules."""
+    data = random_staged_data(seed)
+    data["name"] = f"staged-sharded-{seed}"
+    rng = random.Random(f"staged sharded {seed}")
+    search = data["search"]
+    search["schedule"] = rng.choice(
+        (["1f1b"], ["gpipe"], ["zb-h1"], ["zb-h1"], ["1f1b", "zb-h1"], ["1f1b", "gpipe", "zb-h1"])
+    )
+    # ZB-H1 wants S rounds at least.
+    if "1f1b" not in search["schedule"] or rng.random() < 0.5:
+        data["job"]["global_batch"] *= rng.choice((2, 3, 4))
+    _shard_further(rng, data)
+    return data
+
+
+def _shard_further(rng: random.Random, data: dict[str, Any]) -> None:
+    """Ask for levels of each parameter class and runs of replicas, with a memory near its need."""
     search = data["search"]
     search["zero"] = rng.sample(range(rng.choice((0, 1, 1)), 4), rng.randint(1, 3))
     if rng.random() < 0.7:
@@ -138,7 +159,6 @@ def random_sharded_data(seed: int) -> dict[str, Any]:
     ]
     devices = sum(group["count"] for group in data["cluster"]["devices"])
     _tighten(rng, data, pairs, devices)
-    return data
 
 
 def _give_experts(rng: random.Random, data: dict[str, Any]) -> None:

@@ -124,7 +124,7 @@ def every_path(chain: StagedChain) -> list[StagePath]:
             for sources, targets in step.moves
             if state in sources
             for target, low in product(targets, [0] if last else range(high))
-            if low < high and step.time[low, high] < INFINITE
+            if low < high and step.load[low, high] < INFINITE
         ]
     return [path for _, _, path in paths]
 
@@ -148,7 +148,7 @@ def test_passes_equal_enumeration() -> None:
             if chain is None or not paths:
                 continue
             rows = [
-                (*chain.measure(path), sum(int(step.time[low, high]) for step, low, high in path))
+                (*chain.measure(path), sum(int(step.fill[low, high]) for step, low, high in path))
                 for path in paths
             ]
             times, syncs, _ = zip(*rows, strict=True)
@@ -242,7 +242,7 @@ def test_fewest_devices_are_the_first_with_room() -> None:
             continue
         assert isinstance(source, DefaultSource)
         staged = StagedSource(costs, source)
-        every = [s for s in range(2, staged.layers + 1) if staged.allows_stages(s)]
+        every = [s for s in range(2, staged.layers + 1) if source.allows_stages(s)]
         for group in staged.memory_groups():
             most = staged.layers * group.stage_class.most
             for cap in (costs.table.usable_bytes, costs.table.usable_bytes * 2):

@@ -134,12 +134,12 @@ class DefaultSource:
         with_dominated: bool,
     ) -> Bundle:
         """Return the groups of a pair, d and schedule, all ZeRO levels in one."""
-        rounds, levels = self._rounds(pair, replicas), len(self._zeros(replicas))
+        rounds, levels = self._rounds(pair, replicas), len(self.zeros(replicas))
         choices = [
             stages
             for stages in self._stage_counts(pair[1].block_size, replicas)
             if self._runs(schedule, stages, rounds)
-            and (with_dominated or not self._is_dominated(schedule, stages))
+            and (with_dominated or not self.is_dominated(schedule, stages))
         ]
 
         def group(place: int) -> Group:
@@ -152,7 +152,7 @@ class DefaultSource:
         bounds = self.bounds.closed_forms(pair, rounds, schedule, choices)
         return Bundle(bounds, group, levels)
 
-    def _zeros(self, replicas: int) -> list[Zero]:
+    def zeros(self, replicas: int) -> list[Zero]:
         """Return the ZeRO levels that so many replicas can have."""
         return [zero for zero in self._zero if fits_replicas(zero, replicas)]
 
@@ -166,7 +166,7 @@ class DefaultSource:
         assert rounds is not None
         return rounds
 
-    def _is_dominated(self, schedule: Schedule, stages: int) -> bool:
+    def is_dominated(self, schedule: Schedule, stages: int) -> bool:
         """Whether 1F1B takes no more time and memory with every placement: it wins the tie.
 
         GPipe holds more stashes. ZB-H1 does so too, and is faster only in the fill.
@@ -200,7 +200,7 @@ class DefaultSource:
 
     def _by_level(self, group: Group) -> list[Group]:
         """Return a group's own of each ZeRO level, unless there is too little room under all."""
-        zeros = self._zeros(group.replicas)
+        zeros = self.zeros(group.replicas)
         bound = self.bounds.with_room_ps(group, zeros) if len(zeros) > 1 else group.bound_ps
         if bound is None:
             return []
@@ -433,7 +433,7 @@ class DefaultSource:
             for replicas in filter(self._restriction.allows_replicas, self._replicas[pair])
         )
         return sum(
-            count * len(self._zeros(shape[1])) * self._map_count(*shape)
+            count * len(self.zeros(shape[1])) * self._map_count(*shape)
             for shape, count in shapes.items()
         )
 
@@ -572,7 +572,7 @@ class DefaultSource:
                     if rounds is None:
                         continue
                     stages = self._devices // (pair[1].block_size * replicas)
-                    for zero in self._zeros(replicas):
+                    for zero in self.zeros(replicas):
                         yield MemoryCase(
                             *pair, replicas, rounds, stages, self._table.usable_bytes, zero,
                             schedule,
