@@ -7,7 +7,7 @@ less lets a wrong search pass.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice, product
 from math import ceil, prod
@@ -120,7 +120,8 @@ def random_sharded_data(seed: int) -> dict[str, Any]:
     """Return a problem of a seed with levels for each parameter class, and runs of replicas."""
     data = random_data(seed)
     data["name"] = f"sharded-{seed}"
-    _shard_further(random.Random(f"sharded {seed}"), data)
+    instances = ((1,), (1, 2), (2,), (3, 2), (1, 2, 3, 4), (4, 2), (3,))
+    _shard_further(random.Random(f"sharded {seed}"), data, instances)
     return data
 
 
@@ -136,17 +137,23 @@ def random_staged_sharded_data(seed: int) -> dict[str, Any]:
     # ZB-H1 wants S rounds at least.
     if "1f1b" not in search["schedule"] or rng.random() < 0.5:
         data["job"]["global_batch"] *= rng.choice((2, 3, 4))
-    _shard_further(rng, data)
+    if rng.random() < 0.4:
+        search.pop("pp", None)
+    if rng.random() < 0.4:
+        search["dp"] = rng.choice(([1], [2], [2], [2, 1]))
+    _shard_further(rng, data, ((1,), (1,), (1, 2), (1, 2), (2, 1, 4), (2,), (3, 1)))
     return data
 
 
-def _shard_further(rng: random.Random, data: dict[str, Any]) -> None:
+def _shard_further(
+    rng: random.Random, data: dict[str, Any], instances: Sequence[tuple[int, ...]]
+) -> None:
     """Ask for levels of each parameter class and runs of replicas, with a memory near its need."""
     search = data["search"]
     search["zero"] = rng.sample(range(rng.choice((0, 1, 1)), 4), rng.randint(1, 3))
     if rng.random() < 0.7:
         search["zero_expert"] = rng.sample(range(4), rng.randint(1, 3))
-    search["zero_instances"] = rng.choice(((1,), (1, 2), (2,), (3, 2), (1, 2, 3, 4), (4, 2), (3,)))
+    search["zero_instances"] = rng.choice(instances)
     if rng.random() < 0.6:
         _give_experts(rng, data)
     profiles = next(iter(data["model"]["layer_types"].values()))["profiles"]

@@ -609,14 +609,18 @@ class StagedSource:
             if case.schedule == ONE_F_ONE_B or ONE_F_ONE_B not in self._schedules
         ]
         for of in self.classes:
-            rounds = {
-                (case.replicas, case.zero, case.schedule): case.rounds
-                for case in cases
-                if case.microbatch == of.microbatch and case.configuration in of.configurations
-            }
-            for replicas, zero, schedule in sorted(rounds):
-                of_case = rounds[replicas, zero, schedule]
-                yield StagedGroup(0, of, replicas, 0, of_case, zero, schedule)
+            rounds: dict[tuple[int, Zero, Schedule], int] = {}
+            having: dict[tuple[int, Zero, Schedule], set[Configuration]] = defaultdict(set)
+            for case in cases:
+                if case.microbatch == of.microbatch and case.configuration in of.configurations:
+                    key = case.replicas, case.zero, case.schedule
+                    rounds[key] = case.rounds
+                    having[key].add(case.configuration)
+            for key in sorted(rounds):
+                # So many blocks of another configuration are more than the devices hold.
+                kept = tuple(k for k in of.configurations if k in having[key])
+                part = replace(of, configurations=kept)
+                yield StagedGroup(0, part, key[0], 0, rounds[key], *key[1:])
 
     def memory(self, group: StagedGroup, configuration: Configuration, in_flight: int) -> Array:
         """Return the least bytes of every interval with so many stashes, pins aside."""
