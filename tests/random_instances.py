@@ -136,12 +136,13 @@ def random_staged_sharded_data(seed: int) -> dict[str, Any]:
     )
     # ZB-H1 wants S rounds at least.
     if "1f1b" not in search["schedule"] or rng.random() < 0.5:
-        data["job"]["global_batch"] *= rng.choice((2, 3, 4))
-    if rng.random() < 0.4:
-        search.pop("pp", None)
-    if rng.random() < 0.4:
-        search["dp"] = rng.choice(([1], [2], [2], [2, 1]))
-    _shard_further(rng, data, ((1,), (1,), (1, 2), (1, 2), (2, 1, 4), (2,), (3, 1)))
+        data["job"]["global_batch"] *= rng.choice((2, 4, 5))
+    replicas = max(search.get("dp", [2]))
+    _shard_further(rng, data, ((1,), (1,), (1, 2), (1, 3), (replicas,)))
+    # Levels and schedules make a random plan's need tell little of another's.
+    if rng.random() < 0.5:
+        kind = data["cluster"]["device_kinds"]["device"]
+        kind["memory_bytes"] = int(kind["memory_bytes"] * rng.choice((1.1, 1.3, 1.6, 2)))
     return data
 
 

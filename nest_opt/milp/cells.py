@@ -1,15 +1,16 @@
 """The cells of both families, from their definitions: equations (5) to (7) and (44)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nest_opt.cost.schedule import rounds_per_batch, runs
-from nest_opt.cost.sharding import fits_replicas
+from nest_opt.cost.sharding import Sharding, fits_replicas
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps, replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, Cell
 from nest_opt.problem import Configuration
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class FreeCell:
         d and S.
     schedule
         The pipeline schedule.
+    zero
+        The ZeRO levels: 0 or 1, over all copies.
     """
 
     microbatch: int
@@ -34,6 +37,12 @@ class FreeCell:
     replicas: int
     stages: int
     schedule: Schedule = field(default=ONE_F_ONE_B, kw_only=True)
+    zero: Zero = field(default=NOT_SHARDED, kw_only=True)
+
+    @property
+    def sharding(self) -> Sharding:
+        """The ZeRO level with what costs depend on."""
+        return Sharding(self.zero, self.replicas, self.rounds)
 
     @property
     def least_devices(self) -> int:
@@ -72,11 +81,13 @@ ProgramCell = Cell | FreeCell
 def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
     """Yield every cell of the aligned family; of equal device maps, the first in the tie order."""
     for cell in free_cells(costs):
+        problem = costs.problem
         if len(cell.choices) > 1:
-            yield from _path_cells(costs, cell)
+            for zero in problem.zeros:
+                if fits_replicas(zero, cell.replicas):
+                    yield from _path_cells(costs, replace(cell, zero=zero))
             continue
         (k,) = cell.choices
-        problem = costs.problem
         for device_map in aligned_maps(
             costs.network.group_sizes,
             problem.cluster.device_count,
@@ -111,7 +122,7 @@ def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
     for order, pitch, allowed in maps:
         yield PathCell(
             cell.microbatch, cell.choices, cell.rounds, cell.replicas, cell.stages,
-            order, pitch, allowed, schedule=cell.schedule,
+            order, pitch, allowed, schedule=cell.schedule, zero=cell.zero,
         )  # fmt: skip
 
 

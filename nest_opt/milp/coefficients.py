@@ -24,7 +24,6 @@ from nest_opt.plan.evaluate import Costs, exchange_level
 from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Group, Recompute
-from nest_opt.problem.zero import NOT_SHARDED
 
 Terms = TypeVar("Terms")
 
@@ -276,7 +275,7 @@ class CoefficientSource:
         if isinstance(cell, FreeCell):
             stages, replicas = cell.stages, cell.replicas
             choices = (cell.choices,) * stages
-            sharding = _unsharded(replicas)
+            sharding = cell.sharding
         else:
             stages, replicas = cell.device_map.stages, cell.device_map.replicas
             sharding = Sharding(cell.zero, replicas, cell.rounds)
@@ -300,7 +299,7 @@ class CoefficientSource:
         levels = self.levels(cell)
         if is_free:
             load = self._least_load(b, options, configurations, replicas)
-            sync = self._least_sync(b, options, configurations, replicas)
+            sync = self._least_sync(b, options, configurations, sharding)
         else:
             load = tuple(
                 _distinct(
@@ -327,7 +326,7 @@ class CoefficientSource:
             load=load,
             sync=sync,
             by_level=(
-                self._by_level(b, every, configurations, replicas, alone) if is_free else None
+                self._by_level(b, every, configurations, sharding, alone) if is_free else None
             ),
             group_sizes=self._costs.network.group_sizes,
             devices=self._costs.problem.cluster.device_count,
@@ -356,7 +355,7 @@ class CoefficientSource:
         if isinstance(cell, FreeCell):
             return min(
                 exchange_time(
-                    self._costs.table, k, _unsharded(cell.replicas),
+                    self._costs.table, k, cell.sharding,
                     least_levels(self._capacities(), k, cell.replicas).hop,
                 )
                 for k in configurations
@@ -523,14 +522,14 @@ class CoefficientSource:
         microbatch: int,
         options: tuple[tuple[Option, ...], ...],
         configurations: tuple[Configuration, ...],
-        replicas: int,
+        sharding: Sharding,
     ) -> tuple[tuple[SyncTerms, ...], ...]:
         parts = [
             self._sync(
                 microbatch,
                 (k,),
-                _unsharded(replicas),
-                least_levels(self._capacities(), k, replicas).sync,
+                sharding,
+                least_levels(self._capacities(), k, sharding.replicas).sync,
                 alone=len(options) == 1,
             )
             for k in configurations
@@ -547,7 +546,7 @@ class CoefficientSource:
         microbatch: int,
         options: tuple[Option, ...],
         configurations: tuple[Configuration, ...],
-        replicas: int,
+        sharding: Sharding,
         alone: bool,
     ) -> LevelTerms:
         table, levels = self._costs.table, range(self._costs.network.level_count)
@@ -575,7 +574,7 @@ class CoefficientSource:
                     self._sync(
                         microbatch,
                         configurations,
-                        _unsharded(replicas),
+                        sharding,
                         (level, level),
                         (name,),
                         alone,
@@ -585,7 +584,7 @@ class CoefficientSource:
                 for name in CLASSES
             },
             exchange_ps=tuple(
-                {k: exchange_time(table, k, _unsharded(replicas), level) for k in configurations}
+                {k: exchange_time(table, k, sharding, level) for k in configurations}
                 for level in levels
             )
             if table.tied and not alone
@@ -596,11 +595,6 @@ class CoefficientSource:
 def label_of(k: Configuration) -> str:
     """Return a configuration's name among those that differ in tp and sp alone."""
     return f"tp{k.tp}{'_sp' if k.sp else ''}"
-
-
-def _unsharded(replicas: int) -> Sharding:
-    """Return level 0, at which it does not matter how many rounds there are."""
-    return Sharding(NOT_SHARDED, replicas=replicas, rounds=1)
 
 
 def _by_class(member: Levels) -> tuple[CopyLevels, ...]:

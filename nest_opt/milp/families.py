@@ -51,6 +51,7 @@ def _without_devices(cell: ProgramCell) -> FreeCell | None:
         cell.replicas,
         cell.stages,
         schedule=cell.schedule,
+        zero=cell.zero,
     )
 
 
@@ -80,6 +81,7 @@ def _free_place(cell: ProgramCell) -> tuple[object, ...]:
         cell.replicas,
         cell.microbatch,
         cell.choices,
+        cell.zero,
         cell.schedule,
     )
 
@@ -94,11 +96,20 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     Raises
     ------
     ModelError
-        If the free family has too many devices, a ZeRO level above 0, or an interleaved schedule.
+        If the free family has too many devices, a ZeRO level above 0, or an interleaved schedule;
+        if a level of the aligned family has collectives in rounds, or runs of replicas, where
+        stages choose.
     """
-    if family != "free":
-        return
     levels, devices = costs.problem.zeros, costs.problem.cluster.device_count
+    if family != "free":
+        beyond = [z for z in levels if max(z.dense, z.expert) > 1 or z.instances > 1]
+        if beyond and costs.problem.search.per_stage:
+            raise ModelError(
+                f"search.zero: found {', '.join(map(str, beyond))} with search.per_stage, the "
+                "programs of stages that choose know levels 0 and 1 over all copies alone: remove "
+                "the others, or search.per_stage"
+            )
+        return
     if devices > MOST_FREE_DEVICES:
         raise ModelError(
             f"cluster.devices: found {devices:,} devices, the programs of the free family are "
@@ -116,6 +127,12 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         )
 
 
+def _aligned_family(costs: Costs) -> Iterator[ProgramCell]:
+    """Yield the cells of the aligned family."""
+    check_family(costs, "aligned")
+    yield from aligned_cells(costs)
+
+
 def _free_family(costs: Costs) -> Iterator[FreeCell]:
     """Yield the cells of the free family."""
     check_family(costs, "free")
@@ -123,6 +140,8 @@ def _free_family(costs: Costs) -> Iterator[FreeCell]:
 
 
 FAMILIES: dict[FamilyName, Family] = {
-    "aligned": Family("aligned", aligned_cells, _without_devices, _aligned_place, outside_aligned),
+    "aligned": Family(
+        "aligned", _aligned_family, _without_devices, _aligned_place, outside_aligned
+    ),
     "free": Family("free", _free_family, _without_devices, _free_place, outside_free),
 }
