@@ -1,6 +1,6 @@
 """A placement: the decisions of a plan, without its problem, and its device map."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
@@ -197,8 +197,13 @@ class Cell:
         """The configuration of each stage: one for all."""
         return (self.configuration,) * self.device_map.stages
 
-    def placement(self, ends: tuple[int, ...], recompute: tuple[Recompute, ...]) -> "Placement":
-        """Return the placement of the cell with given stage ends and modes."""
+    def placement(
+        self,
+        ends: tuple[int, ...],
+        recompute: tuple[Recompute, ...],
+        layer_order: tuple[int, ...] | None = None,
+    ) -> "Placement":
+        """Return the placement of the cell with given stage ends, modes and order of layers."""
         return Placement(
             self.microbatch,
             self.configurations,
@@ -208,6 +213,7 @@ class Cell:
             ends,
             recompute,
             zero=self.zero,
+            layer_order=layer_order,
         )
 
 
@@ -237,6 +243,22 @@ class StagedCell:
 AnyCell = Cell | StagedCell
 
 
+def ends_and_order(
+    stages: Iterable[Iterable[int]],
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return stage ends and order of layers of a placement with these layers in its stages.
+
+    Inside a stage layers are in the listed order; the order is None if all are.
+    """
+    ends: list[int] = []
+    order: list[int] = []
+    for layers in stages:
+        order += sorted(layers)
+        ends.append(len(order))
+    is_listed = order == list(range(len(order)))
+    return tuple(ends), None if is_listed else tuple(order)
+
+
 @dataclass(frozen=True)
 class Placement:
     """The decisions of a plan.
@@ -249,14 +271,17 @@ class Placement:
         The device map's, see `DeviceMap` and `UnevenMap`; 0 is the pitch of
         order `listed`.
     ends
-        For each stage, one past the index of its last layer in the listed
-        order; the last entry is the number of layers.
+        For each stage, one past the place of its last layer in the order of
+        layers; the last entry is the number of layers.
     recompute
         For each stage, its recomputation mode.
     devices
         The blocks of order `listed`; None for other orders.
     zero
         z, the ZeRO level of all stages and both parameter classes.
+    layer_order
+        The order of layers, by their places in the listed order: topological,
+        and ascending inside each stage. None is the listed order itself.
     """
 
     microbatch: int
@@ -268,6 +293,7 @@ class Placement:
     recompute: tuple[Recompute, ...]
     devices: ListedMap | None = None
     zero: int = 0
+    layer_order: tuple[int, ...] | None = None
 
     @property
     def stages(self) -> int:
@@ -286,8 +312,14 @@ class Placement:
 
     @property
     def intervals(self) -> tuple[tuple[int, int], ...]:
-        """For each stage, its first layer and one past its last."""
+        """For each stage, the places of its first layer and one past its last."""
         return tuple(zip((0, *self.ends), self.ends, strict=False))
+
+    @cached_property
+    def stage_layers(self) -> tuple[tuple[int, ...], ...]:
+        """For each stage, its layers by their places in the listed order."""
+        order = range(self.ends[-1]) if self.layer_order is None else self.layer_order
+        return tuple(tuple(order[low:high]) for low, high in self.intervals)
 
     @cached_property
     def device_map(self) -> Blocks:

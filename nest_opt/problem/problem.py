@@ -71,7 +71,26 @@ class Problem(Frozen):
                 f"search.zero: found {', '.join(map(str, self.search.zero))} with {beside}, which "
                 "knows level 0 alone: remove one of the two"
             )
+        if self.search.layer_order == "any":
+            self._refuse_beside_any_order()
         return self
+
+    def _refuse_beside_any_order(self) -> None:
+        """Refuse what knows stages as intervals of the listed order alone."""
+        beside = None
+        if self.job.cost_model == "artifact":
+            beside = "cost_model artifact"
+        elif self.search.per_stage:
+            beside = f"search.per_stage {', '.join(self.search.per_stage)}"
+        else:
+            for number, constraint in enumerate(self.constraints):
+                if constraint.type == "user":
+                    beside = f"constraints[{number}], a user's own"
+        if beside:
+            raise ValueError(
+                f"search.layer_order: found 'any' with {beside}, which knows stages of the listed "
+                "order alone: use layer_order listed, or remove the other"
+            )
 
     @property
     def is_placement_graph(self) -> bool:

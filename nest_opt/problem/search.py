@@ -1,6 +1,6 @@
 """The search space: which degrees, modes and device maps a plan may choose among."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -16,6 +16,8 @@ ZeroLevel = Annotated[int, Field(strict=True, ge=0, le=3)]
 
 PerStage = Literal["tp", "sp"]
 
+LayerOrder = Literal["listed", "any"]
+
 Degrees = Annotated[tuple[Degree, ...], Field(min_length=1)]
 
 
@@ -28,7 +30,8 @@ class SearchSpace(Frozen):
     legal value. `pitch`: `tight` is the devices of one replica (or stage),
     `level` rounds that up to whole groups of each level, `spread` divides the
     devices evenly. `per_stage` names the degrees that may differ by stage.
-    `zero` are the levels of ZeRO, one for all stages of a plan.
+    `zero` are the levels of ZeRO, one for all stages of a plan. `layer_order` says whether
+    stages are intervals of the order in which layers are listed, or of any topological order.
     """
 
     microbatch: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
@@ -43,6 +46,7 @@ class SearchSpace(Frozen):
     pitch: Annotated[tuple[Pitch, ...], Field(min_length=1)] = PITCHES
     per_stage: tuple[PerStage, ...] = ()
     zero: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] = (0,)
+    layer_order: LayerOrder = "listed"
 
     def shared(self, k: Configuration) -> Configuration:
         """Return k with what may differ by stage left open: equal for all stages of a plan."""
@@ -55,8 +59,8 @@ class SearchSpace(Frozen):
 
     @field_validator("*")
     @classmethod
-    def _no_repeats(cls, values: tuple[object, ...] | None) -> tuple[object, ...] | None:
-        repeated = first_repeated(values) if values is not None else None
+    def _no_repeats(cls, values: Any) -> Any:
+        repeated = first_repeated(values) if isinstance(values, tuple) else None
         if repeated is not None:
             raise ValueError(f"found the value {repeated!r} twice, once is allowed: remove one")
         return values
