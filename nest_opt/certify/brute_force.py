@@ -71,12 +71,15 @@ class CellPlan(NamedTuple):
     canonical
         Whether each stage has, of the modes that fit, the one of least time
         (`none` where times are equal).
+    layer_order
+        The order of layers; None is the listed one.
     """
 
     ends: tuple[int, ...]
     stages: tuple[StageEvaluation, ...]
     value_ps: int
     canonical: bool
+    layer_order: tuple[int, ...] | None = None
 
 
 def brute_force(problem: Problem) -> BruteForceResult:
@@ -85,8 +88,9 @@ def brute_force(problem: Problem) -> BruteForceResult:
     The order of ties is: fewer devices used, then smaller S, d, b, tp, cp,
     ep, sp (of the first stage, then of the next where they differ), zero, then
     `pp-inner` first, smaller pitch, and last the lexicographically smallest
-    stage ends; among modes, each stage's fastest that fits, and `none` where
-    two are equally fast.
+    stage ends (in any order of layers each with the layers before it, which
+    decide where ends are equal); among modes, each stage's fastest that fits,
+    and `none` where two are equally fast.
 
     Raises
     ------
@@ -235,16 +239,15 @@ def enumerate_cells(problem: Problem) -> Iterator[Cell]:
 def enumerate_plans(costs: Costs, cell: AnyCell) -> Iterator[CellPlan]:
     """Yield every plan of a cell that fits in memory, whatever the constraints say."""
     stages = cell.device_map.stages
-    layers = len(costs.problem.model.ids)
     objective = evaluated_objective(costs.problem)
-    known: dict[tuple[int, int, int], list[StageEvaluation]] = {}
-    for inner in combinations(range(1, layers), stages - 1):
-        ends = (*inner, layers)
+    known: dict[tuple[object, ...], list[StageEvaluation]] = {}
+    for ends, order in _every_cut(costs.problem, stages):
+        layers = range(ends[-1]) if order is None else order
         choices = []
-        for stage, (low, high) in enumerate(zip((0, *inner), ends, strict=True)):
-            key = (stage, low, high)
+        for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):
+            key = (stage, frozenset(layers[:low]), frozenset(layers[low:high]))
             if key not in known:
-                known[key] = _fitting(costs, cell, stage, low, high)
+                known[key] = _fitting(costs.ordered(order), cell, stage, low, high)
             choices.append(known[key])
         for chosen in product(*choices):
             value = batch_time_ps(
@@ -255,7 +258,30 @@ def enumerate_plans(costs: Costs, cell: AnyCell) -> Iterator[CellPlan]:
                 _backward_before(cell, chosen),
             )
             canonical = all(stage is of[0] for stage, of in zip(chosen, choices, strict=True))
-            yield CellPlan(ends, chosen, value, canonical)
+            yield CellPlan(ends, chosen, value, canonical, order)
+
+
+def _every_cut(
+    problem: Problem, stages: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...] | None]]:
+    """Yield ends and order of layers of every way to give each layer a stage.
+
+    No stage is empty. In the listed order stages are runs of it; in any order
+    no edge goes to an earlier stage, and that is all.
+    """
+    layers = len(problem.model.ids)
+    if problem.search.layer_order == "listed":
+        for inner in combinations(range(1, layers), stages - 1):
+            yield (*inner, layers), None
+        return
+    index = problem.model.index
+    edges = [(index[edge.source], index[edge.target]) for edge in problem.model.all_edges]
+    for stage_of in product(range(stages), repeat=layers):
+        if len(set(stage_of)) < stages or any(stage_of[s] > stage_of[t] for s, t in edges):
+            continue
+        order = tuple(sorted(range(layers), key=lambda layer: (stage_of[layer], layer)))
+        ends = tuple(accumulate(stage_of.count(stage) for stage in range(stages)))
+        yield ends, None if order == tuple(range(layers)) else order
 
 
 def _backward_before(cell: AnyCell, stages: Sequence[StageEvaluation]) -> list[int]:
@@ -406,6 +432,7 @@ def _placement(cell: AnyCell, order: MapOrder, pitch: int, plan: CellPlan) -> Pl
         plan.ends,
         tuple(stage.recompute for stage in plan.stages),
         zero=cell.zero,
+        layer_order=plan.layer_order,
     )
 
 
@@ -420,8 +447,14 @@ def _place(placement: Placement) -> tuple[object, ...]:
         placement.zero,
         placement.order != "pp-inner",
         placement.pitch,
-        placement.ends,
+        _place_of_cuts(placement),
     )
+
+
+def _place_of_cuts(placement: Placement) -> list[tuple[int, list[int]]]:
+    """Return the number of layers before each boundary, and which ones: in one order, its end."""
+    layers = range(placement.ends[-1]) if placement.layer_order is None else placement.layer_order
+    return [(end, sorted(layers[:end])) for end in placement.ends]
 
 
 def _confirm(costs: Costs, value_ps: int, winner: Placement | None, optimal: int) -> None:

@@ -64,7 +64,7 @@ def failure(result: SolveResult) -> Failure:
         diagnosis.case,
         diagnosis.stages,
         diagnosis.stage,
-        problem.model.ids[stage.low : stage.high],
+        tuple(problem.model.ids[layer] for layer in diagnosis.layers),
         stage,
         diagnosis.memory_bytes,
         diagnosis.devices,

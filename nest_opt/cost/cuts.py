@@ -16,7 +16,7 @@ from nest_opt.cost.table import CostTable, PairCosts, refuse_overflow
 from nest_opt.errors import InstanceError
 from nest_opt.network import Network
 from nest_opt.problem import Configuration, Problem
-from nest_opt.problem.downsets import downsets
+from nest_opt.problem.downsets import downsets, members
 from nest_opt.problem.graph import MAX_LAYERS
 
 # As many as the longest chain has, since a search keeps as many matrices of them.
@@ -91,22 +91,12 @@ class GraphCuts:
                 "listed, merge layers that are never split, or add edges that keep branches in "
                 "order"
             )
-        return tuple(sorted(found, key=lambda cut: (cut.bit_count(), members(cut))))
+        return tuple(sorted(found, key=lambda cut: (cut.bit_count(), *members(cut))))
 
     @property
     def is_chain(self) -> bool:
         """Whether the listed order is the only one."""
         return len(self.cuts) == self.layers + 1
-
-
-def members(layers: int) -> tuple[int, ...]:
-    """Return the layers of a set, ascending."""
-    found = []
-    while layers:
-        lowest = layers & -layers
-        found.append(lowest.bit_length() - 1)
-        layers ^= lowest
-    return tuple(found)
 
 
 def graph_cuts(problem: Problem) -> GraphCuts | None:

@@ -5,7 +5,7 @@ depend on the position from the end alone: one level vector serves every
 number of stages and of replicas.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.units import to_ps
 from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
-from nest_opt.dp.matrices import Held
+from nest_opt.dp.cuts import EndsAndOrder, Held
 from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
@@ -180,6 +180,15 @@ class ArtifactSource:
         """n, the number of layers."""
         return len(self._problem.model.ids)
 
+    @property
+    def last_cut(self) -> int:
+        """The cut after all layers: n."""
+        return self.layers
+
+    def stages(self, path: Sequence[int]) -> EndsAndOrder:
+        """Return ends and order of the stages that end at these cuts: the listed one."""
+        return tuple(path), None
+
     def groups(self) -> list[Group]:
         """Return every (t, S, d) with its bound: the least bottleneck, one layer's all-reduce."""
         groups = []
@@ -275,6 +284,10 @@ class ArtifactSource:
     def held(self, stages: int) -> list[Held]:
         """Return nothing for each stage: there are no constraints here."""
         return [None] * stages
+
+    def holding(self, matrix: Array, held: Held) -> Array:
+        """Return the matrix: no stage must hold any layer."""
+        return matrix
 
     def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
         """Return the bytes of every interval of S stages, last stage first."""

@@ -1,26 +1,25 @@
 """The default cost model's cells of the aligned family, with their bounds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import product
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from nest_opt.cost.build import build_cost_table, legal_replicas
+from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
 from nest_opt.cost.sharding import Sharding, round_times
 from nest_opt.dp.chain import INFINITE, Array, Chain
+from nest_opt.dp.cuts import EndsAndOrder, Held, cuts_of
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
 from nest_opt.dp.matrices import (
     NO_ROUNDS,
     NOTHING_SHARDED,
-    Held,
     LazyMatrices,
     PairMatrices,
     StageKey,
-    with_held,
 )
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Group, MemoryCase
@@ -43,7 +42,8 @@ class DefaultSource:
 
     def __init__(self, costs: Costs) -> None:
         self._problem = costs.problem
-        self._table = costs.table
+        self._table = costs.search_table
+        self._cuts = cuts_of(costs.graph, costs.table.layer_count)
         self._devices = costs.problem.cluster.device_count
         self._restriction = restriction(costs.problem)
         self._replicas = costs.table.replicas
@@ -71,13 +71,26 @@ class DefaultSource:
         other._replicas = legal_replicas(problem)
         other._matrices, other._least, other._with_maps = ({}, {}), {}, {}
         if any(self._zero):
-            other._table = build_cost_table(problem)
+            other._table = Costs(problem).search_table
         return other
 
     @property
     def layers(self) -> int:
         """n, the number of layers."""
         return self._table.layer_count
+
+    @property
+    def last_cut(self) -> int:
+        """The cut after all layers."""
+        return len(self._cuts) - 1
+
+    def stages(self, path: Sequence[int]) -> EndsAndOrder:
+        """Return ends and order of the stages that end at these cuts."""
+        return self._cuts.stages(path)
+
+    def holding(self, matrix: Array, held: Held) -> Array:
+        """Return a matrix that is `INFINITE` for stages without the layers to be held."""
+        return self._cuts.holding(matrix, held)
 
     def matrices(
         self, pair: tuple[int, Configuration], sharding: Sharding = NOTHING_SHARDED
@@ -88,7 +101,7 @@ class DefaultSource:
         return _kept(
             self._matrices[bool(sharding.zero)],
             (pair, sharding),
-            lambda: PairMatrices(self._table, pair, self._restriction, sharding),
+            lambda: PairMatrices(self._table, pair, self._restriction, sharding, self._cuts),
             KEPT_SHARDED if sharding.zero else None,
         )
 
@@ -219,7 +232,7 @@ class DefaultSource:
     def _least_sync(self, sharding: Sharding, pair: tuple[int, Configuration], stages: int) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.
 
-        The first stage holds at least the first layer and hides nothing; with
+        The first stage holds at least one that may be first and hides nothing; with
         one stage it holds all. Under `nest` some stage has the largest layer,
         and an even share of all layers' bytes at least.
         """
@@ -230,8 +243,8 @@ class DefaultSource:
         if stages == 1:
             return int(sync[0, -1])
         if self._problem.job.objective == "fill-drain":
-            return int(sync[0, 1])
-        return max(int(np.diagonal(sync, 1).max()), -(-int(sync[0, -1]) // stages))
+            return int(sync[0, self._cuts.first].min())
+        return max(int(sync[self._cuts.alone].max()), -(-int(sync[0, -1]) // stages))
 
     def least_sync_levels(self, configuration: Configuration, replicas: int) -> Levels:
         """Return the least (dense, expert) levels of the copies of any device map."""
@@ -301,7 +314,7 @@ class DefaultSource:
             assert stage is not None
             places = [self._problem.model.index[name] for name in pin.layers]
             places += held[stage] or ()
-            held[stage] = min(places), max(places)
+            held[stage] = tuple(sorted(set(places)))
         return held
 
     def bound_ps(self, cell: Cell) -> int | None:
@@ -421,7 +434,7 @@ class DefaultSource:
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
         least = self._memory_of(case).memory(1)
-        layers = np.diagonal(least, 1)
+        layers = least[self._cuts.alone]
         return (
             int(layers[layers < INFINITE].max(initial=0)),
             self._memory_of(case).all_states_bytes + self._table.reserve_bytes,
@@ -440,7 +453,7 @@ class DefaultSource:
         """Return the least bytes of every interval of S stages, last stage first."""
         held = reversed(self.held_by(stages))
         return [
-            with_held(self.memory(case, place), layers)
+            self.holding(self.memory(case, place), layers)
             for place, layers in enumerate(held, start=1)
         ]
 

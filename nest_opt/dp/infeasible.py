@@ -29,6 +29,10 @@ class Diagnosis:
         The least number of devices on which something fits, in a network with
         room for them; None if there is no such number, or none can be told
         since a constraint or the pitches restrict the device map.
+    configurations
+        The configuration of each stage of that placement.
+    layers
+        The heaviest stage's layers, by their places in the listed order.
     """
 
     case: MemoryCase | None = None
@@ -38,6 +42,7 @@ class Diagnosis:
     memory_bytes: int | None = None
     devices: int | None = None
     configurations: tuple[Configuration, ...] = ()
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,10 +74,12 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
                 devices = block * stages
     if closest is None:
         return Diagnosis(devices=devices)
-    stage, heaviest = _heaviest(costs, source, closest)
+    stage, heaviest, layers = _heaviest(costs, source, closest)
     memory = least_memory_bytes(costs, closest.need_bytes)
     configurations = (closest.case.configuration,) * closest.stages
-    return Diagnosis(closest.case, closest.stages, stage, heaviest, memory, devices, configurations)
+    return Diagnosis(
+        closest.case, closest.stages, stage, heaviest, memory, devices, configurations, layers
+    )
 
 
 def _useful_bytes(
@@ -109,12 +116,14 @@ def _may_improve(
     return least_bytes(source, case) < (INFINITE if closest is None else closest.need_bytes)
 
 
-def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int, StageEvaluation]:
-    """Return number and terms of the heaviest stage of the closest placement."""
+def _heaviest(
+    costs: Costs, source: CellSource, closest: _Closest
+) -> tuple[int, StageEvaluation, tuple[int, ...]]:
+    """Return number, terms and layers of the heaviest stage of the closest placement."""
     case, stages = closest.case, closest.stages
     used = source.memory_of(case, stages)
     passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
-    ends = first_ends(passes, 0)
+    path = first_ends(passes, 0)
     a = case.configuration.block_size
     order: MapOrder = "pp-inner-reversed" if costs.is_artifact else "pp-inner"
     cell = Cell(
@@ -124,8 +133,11 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
         DeviceMap(a, case.replicas, stages, order, stages * a),
         case.zero,
     )
+    ends, layer_order = source.stages(path)
+    ordered = costs.ordered(layer_order)
+    intervals = list(zip((0, *ends), ends, strict=False))
     found = []
-    for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):
+    for stage, (low, high) in enumerate(intervals):
         modes = (
             [source.mode(cell, stage, low, high)]
             if costs.is_artifact
@@ -133,9 +145,10 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
         )
         found.append(
             min(
-                (evaluate_stage(costs, cell, stage, low, high, mode) for mode in modes),
+                (evaluate_stage(ordered, cell, stage, low, high, mode) for mode in modes),
                 key=lambda stage_: stage_.memory_bytes,
             )
         )
     stage = max(range(stages), key=lambda place: found[place].memory_bytes)
-    return stage, found[stage]
+    places = range(ends[-1]) if layer_order is None else layer_order
+    return stage, found[stage], tuple(places[slice(*intervals[stage])])

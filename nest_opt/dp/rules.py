@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from nest_opt.dp.occupancy import most_devices, most_replicas
@@ -36,10 +36,16 @@ class Restriction:
     Attributes
     ----------
     cuts
-        Places in the listed order where no stage may end (0 < cut < n).
+        Places in the listed order where no stage may end (0 < cut < n),
+        where stages are intervals of it.
     apart
         Pairs (first, second) of places, first < second, that no stage may
         both hold.
+    together
+        Places that are in one stage, and
+    not_last
+        places that are not the last, in the listed order, of a stage that has
+        one after it: what `cuts` says where layers may be in any order.
     pins
         Layers that must be in a stage of a given number.
     highest_hop_level, highest_tp_level
@@ -53,6 +59,8 @@ class Restriction:
 
     cuts: frozenset[int] = frozenset()
     apart: frozenset[tuple[int, int]] = frozenset()
+    together: frozenset[frozenset[int]] = frozenset()
+    not_last: frozenset[int] = frozenset()
     pins: tuple[PinnedLayers, ...] = ()
     highest_hop_level: int | None = None
     highest_tp_level: int | None = None
@@ -63,6 +71,8 @@ class Restriction:
         return Restriction(
             self.cuts | other.cuts,
             self.apart | other.apart,
+            self.together | other.together,
+            self.not_last | other.not_last,
             self.pins + other.pins,
             _least(self.highest_hop_level, other.highest_hop_level),
             _least(self.highest_tp_level, other.highest_tp_level),
@@ -120,14 +130,22 @@ def _least(first: int | None, second: int | None) -> int | None:
 
 
 def restrict_colocation(constraint: Colocation, problem: Problem) -> Restriction:
-    """Forbid every cut between the first and the last of the layers."""
+    """Forbid every cut that parts the layers."""
     places = [problem.model.index[name] for name in constraint.layers]
-    return Restriction(cuts=frozenset(range(min(places) + 1, max(places) + 1)))
+    return Restriction(
+        cuts=frozenset(range(min(places) + 1, max(places) + 1)),
+        together=frozenset({frozenset(places)}),
+    )
 
 
 def restrict_anti_colocation(constraint: AntiColocation, problem: Problem) -> Restriction:
-    """Forbid every stage with two of the layers: it has two that follow each other among them."""
+    """Forbid every stage with two of the layers.
+
+    An interval with two of them has two that follow each other among them.
+    """
     places = sorted(problem.model.index[name] for name in constraint.layers)
+    if problem.search.layer_order == "any":
+        return Restriction(apart=frozenset(combinations(places, 2)))
     return Restriction(apart=frozenset(pairwise(places)))
 
 
@@ -137,8 +155,9 @@ def restrict_pinned_layers(constraint: PinnedLayers, problem: Problem) -> Restri
 
 
 def restrict_forbidden_boundary(constraint: ForbiddenBoundary, problem: Problem) -> Restriction:
-    """Forbid the cut after the layer."""
-    return Restriction(cuts=frozenset({problem.model.index[constraint.after] + 1}))
+    """Forbid the cut after the layer: every stage but the last whose last layer it is."""
+    last = problem.model.index[constraint.after]
+    return Restriction(cuts=frozenset({last + 1}), not_last=frozenset({last}))
 
 
 def restrict_hop_latency(constraint: HopLatency, problem: Problem) -> Restriction:

@@ -238,9 +238,10 @@ def _try(source: CellSource, group: Group, number: int, cell: Cell, best: _Incum
 
 def _placement(source: CellSource, cell: Cell, value_ps: int) -> Placement:
     """Return the cell's placement with the smallest stage ends, modes filled in."""
-    ends = smallest_ends(source.chain(cell), source.weights(cell), value_ps)
+    path = smallest_ends(source.chain(cell), source.weights(cell), value_ps)
     modes = tuple(
         source.mode(cell, stage, low, high)
-        for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False))
+        for stage, (low, high) in enumerate(zip((0, *path), path, strict=False))
     )
-    return cell.placement(ends, modes)
+    ends, layer_order = source.stages(path)
+    return cell.placement(ends, modes, layer_order)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import Array, Chain
-from nest_opt.dp.matrices import Held
+from nest_opt.dp.cuts import EndsAndOrder, Held
 from nest_opt.plan.placement import Cell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
@@ -75,6 +75,15 @@ class CellSource(Protocol):
         """n, the number of layers."""
         ...
 
+    @property
+    def last_cut(self) -> int:
+        """The cut after all layers: matrices have one row and column more."""
+        ...
+
+    def stages(self, path: Sequence[int]) -> EndsAndOrder:
+        """Return ends and order of the stages that end at these cuts."""
+        ...
+
     def groups(self) -> list[Group]:
         """Return every group that may hold a legal plan, with a proved bound each."""
         ...
@@ -125,6 +134,10 @@ class CellSource(Protocol):
 
     def held(self, stages: int) -> list[Held] | None:
         """Return the layers that each of S stages must hold; None if pins want more stages."""
+        ...
+
+    def holding(self, matrix: Array, held: Held) -> Array:
+        """Return a matrix that is `INFINITE` for stages without the layers to be held."""
         ...
 
     def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:

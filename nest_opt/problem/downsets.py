@@ -70,3 +70,11 @@ def downsets(blocks: Precedence) -> Iterator[int]:
 def count_downsets(blocks: Precedence, most: int) -> int:
     """Return the number of downsets, or `most` + 1 if there are more than `most`."""
     return sum(1 for _ in islice(downsets(blocks), most + 1))
+
+
+def members(bits: int) -> Iterator[int]:
+    """Yield what is in a set, ascending."""
+    while bits:
+        least = bits & -bits
+        yield least.bit_length() - 1
+        bits ^= least
