@@ -4,7 +4,7 @@ For each stage one maximal tuple of levels speaks, so every number is at most
 what the stage really takes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nest_opt.cost.table import Row
 from nest_opt.milp.cells import FreeCell
@@ -140,7 +140,7 @@ def _least_hops(k: CellCoefficients, speakers: list[LoadTerms], stage: int) -> i
     )
 
 
-def _least_hop(hop_ps: Mapping[Configuration, Row], cuts: range) -> int:
+def _least_hop(hop_ps: Mapping[Configuration, Row], cuts: Sequence[int]) -> int:
     return min(row[cut] for row in hop_ps.values() for cut in cuts)
 
 
@@ -159,14 +159,17 @@ def _least_boundary(k: CellCoefficients, speakers: list[LoadTerms], stage: int) 
 def _least_sync(k: CellCoefficients) -> int:
     """Return a lower bound on max X or max Y.
 
-    The first stage has the first layer and hides nothing. Under `nest` some
+    The first stage has a layer that may be first and hides nothing. Under `nest` some
     stage has the layer of the most sync, and one an even share of all.
     """
     speakers = [max(stage, key=_sync_weight) for stage in k.sync]
     if k.stages == 1:
         return _sync_of(k, speakers[0], range(k.layers))
     if k.objective == "fill-drain":
-        return _sync_of(k, speakers[0], range(1))
+        first = [0]
+        if k.graph is not None:
+            first = [layer for layer in range(k.layers) if not k.graph.ancestors[layer]]
+        return min(_sync_of(k, speakers[0], [layer]) for layer in first)
     layers = range(k.layers)
     share = sum(
         min(row[lay] for s in stages_of(k, lay) for row in speakers[s].layer_ps.values())
@@ -183,8 +186,8 @@ def _sync_weight(terms: SyncTerms) -> int:
     return min(map(sum, terms.layer_ps.values()))
 
 
-def _sync_of(k: CellCoefficients, terms: SyncTerms, layers: range) -> int:
-    """Return Y of a run of layers, in the best configuration."""
+def _sync_of(k: CellCoefficients, terms: SyncTerms, layers: Sequence[int]) -> int:
+    """Return Y of some layers, in the best configuration."""
     return min(
         sum(row[layer] for layer in layers)
         + sum(

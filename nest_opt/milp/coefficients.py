@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, TypeVar
 
+from nest_opt.cost.cuts import GraphCuts
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight_1f1b
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
@@ -128,6 +129,9 @@ class CellCoefficients:
     most_ps
         The most that F of a stage may be in the plans that are looked for, None
         if nothing is known of it.
+    graph
+        The layer graph with its cuts, which hops are by; None where stages are
+        intervals of the listed order and cut c is before layer c.
     """
 
     cell: ProgramCell
@@ -150,6 +154,7 @@ class CellCoefficients:
     work_bytes: Mapping[Option, Row]
     free_bytes: int
     most_ps: int | None = None
+    graph: GraphCuts | None = None
 
     def configurations(self, stage: int) -> tuple[Configuration, ...]:
         """Return the configurations that a stage chooses among."""
@@ -216,7 +221,7 @@ class CoefficientSource:
 
     def of(self, cell: ProgramCell) -> CellCoefficients:
         """Return the coefficients of a cell."""
-        table, b = self._costs.table, cell.microbatch
+        table, b = self._costs.search_table, cell.microbatch
         is_free = isinstance(cell, FreeCell)
         if isinstance(cell, FreeCell):
             stages, replicas = cell.stages, cell.replicas
@@ -281,6 +286,7 @@ class CoefficientSource:
             stash_bytes=stash,
             work_bytes=work,
             free_bytes=min(table.usable_bytes - table.reserve_bytes, everything),
+            graph=self._costs.graph,
         )
 
     def _options(
@@ -293,14 +299,14 @@ class CoefficientSource:
                 Option(k, mode, mode if alike else f"{label_of(k)}_{mode}")
                 for k in stage
                 for mode in RECOMPUTE_MODES
-                if mode in self._costs.table.pairs[microbatch, k].stash_bytes
+                if mode in self._costs.search_table.pairs[microbatch, k].stash_bytes
             )
             for stage in choices
         )
 
     def _layers(self, row: Row) -> Row:
         """Return the entry of each layer, from one entry a row of the table."""
-        return tuple(row[place] for place in self._costs.table.layer_rows)
+        return tuple(row[place] for place in self._costs.search_table.layer_rows)
 
     def _load(
         self,
@@ -329,13 +335,13 @@ class CoefficientSource:
         layers = {}
         for option, row in terms.layer_ps.items():
             pair = microbatch, option.configuration
-            more = round_times(self._costs.table, pair, sharding, copies)
+            more = round_times(self._costs.search_table, pair, sharding, copies)
             layers[option] = row if more is None else tuple(_sum(row, self._layers(more)))
         return replace(terms, layer_ps=layers)
 
     def _find_load(self, microbatch: int, options: tuple[Option, ...], member: Levels) -> LoadTerms:
         *inside, hop_in, hop_out = member
-        pairs = {o.configuration: self._costs.table.pairs[microbatch, o.configuration]
+        pairs = {o.configuration: self._costs.search_table.pairs[microbatch, o.configuration]
                  for o in options}  # fmt: skip
 
         def hops(level: int) -> Mapping[Configuration, Row] | None:
@@ -393,7 +399,7 @@ class CoefficientSource:
         member: Levels,
         classes: tuple[ParameterClass, ...],
     ) -> SyncTerms:
-        table = self._costs.table
+        table = self._costs.search_table
         fixed: dict[tuple[ParameterClass, Configuration], int] = {}
         layers: dict[Configuration, Row] = {}
         for k in configurations:
@@ -459,7 +465,7 @@ class CoefficientSource:
         configurations: tuple[Configuration, ...],
         replicas: int,
     ) -> LevelTerms:
-        table, levels = self._costs.table, range(self._costs.network.level_count)
+        table, levels = self._costs.search_table, range(self._costs.network.level_count)
         pairs = {k: table.pairs[microbatch, k] for k in configurations}
         nothing = (0,) * table.layer_count
 

@@ -292,7 +292,7 @@ class _Search:
                 return answer, None if overfull else raw
             for stage in overfull:
                 of_stage = evaluation.stages[stage]
-                layers = range(of_stage.low, of_stage.high)
+                layers = raw.stage_layers[stage]
                 option = next(
                     option
                     for option in formulation.coefficients.options[stage]

@@ -77,6 +77,11 @@ def _free_family(costs: Costs) -> Iterator[FreeCell]:
             f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
             "know level 0 alone: use the aligned family, or remove the others"
         )
+    if costs.graph is not None:
+        raise ModelError(
+            "search.layer_order: found 'any', the programs of the free family know stages of the "
+            "listed order alone: use the aligned family, or layer_order listed"
+        )
     yield from free_cells(costs)
 
 

@@ -1,5 +1,6 @@
 """Family: memory of a stage. Equation (25), which is (14) for all stages at once."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyomo.environ as pyo
@@ -47,7 +48,7 @@ def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
 
 
 def forbid_overfull(
-    model: Any, k: CellCoefficients, stage: int, layers: range, option: Option
+    model: Any, k: CellCoefficients, stage: int, layers: Sequence[int], option: Option
 ) -> None:
     """Add a cover to (25): sum over l in layers of under[l, i, g] <= number of layers - 1.
 

@@ -53,6 +53,7 @@ def stage_times(
     there are none to delay.
     """
     times = []
+    costs = costs.ordered(placement.layer_order)
     for number, stage in enumerate(evaluation.stages):
         pair = placement.microbatch, placement.configurations[number]
         forward = _forward_ps(costs, stage, pair)
