@@ -164,7 +164,7 @@ def infeasible_report(
     yield facts(
         {
             "closest": f"{shape}: no plan of the aligned family needs less",
-            "stage": f"{why.stage_number}: {layers_text(why.layers)} "
+            "stage": f"{why.stage_number}: {layers_text(why.layers, result.problem.model.index)} "
             f"({count_text(len(why.layers), 'layer')}), recompute {stage.recompute}",
         }
     )

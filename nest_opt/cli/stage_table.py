@@ -1,6 +1,6 @@
 """A plan in a few lines: its degrees, and a table of its stages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -104,10 +104,26 @@ def batch_text(plan: Plan) -> str:
     return f"{batch}, m = {rounds:,} {noun} per pipeline{padded}"
 
 
-def layers_text(names: tuple[str, ...]) -> str:
-    """Return the first and the last of a stage's layers."""
-    ends = names if len(names) == 1 else (names[0], names[-1])
-    return " .. ".join(printable(name) for name in ends)
+# Runs of the listed order that a stage's layers are told by.
+MOST_RUNS = 4
+
+
+def layers_text(names: tuple[str, ...], index: Mapping[str, int] | None = None) -> str:
+    """Return the first and the last of a stage's layers, of each run of them if places are known.
+
+    More than `MOST_RUNS` runs are cut short.
+    """
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and (index is None or index[name] == index[runs[-1][-1]] + 1):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    texts = [
+        " .. ".join(printable(name) for name in (run if len(run) == 1 else (run[0], run[-1])))
+        for run in runs[:MOST_RUNS]
+    ]
+    return ", ".join(texts) + (", ..." if len(runs) > MOST_RUNS else "")
 
 
 def devices_text(block: Sequence[int]) -> str:
@@ -139,7 +155,7 @@ def stage_table(plan: Plan, evaluation: Evaluation | None) -> RenderableType:
     for number, stage in enumerate(plan.stages):
         table.add_row(
             str(number),
-            f"{layers_text(stage.layers)} ({len(stage.layers):,})",
+            f"{layers_text(stage.layers, plan.problem.model.index)} ({len(stage.layers):,})",
             devices_text(device_map.block(0, number)),
             stage.recompute,
             *(_costs(evaluation.stages[number]) if evaluation else ()),

@@ -72,7 +72,8 @@ def _of_stage(term: str, evaluation: Evaluation) -> str:
 def _stage_title(plan: Plan, number: int, stage: StageEvaluation) -> Text:
     names = plan.stages[number].layers
     return Text(
-        f"stage {number}: {layers_text(names)} ({count_text(len(names), 'layer')}), "
+        f"stage {number}: {layers_text(names, plan.problem.model.index)} "
+        f"({count_text(len(names), 'layer')}), "
         f"recompute {stage.recompute}",
         style="bold",
     )

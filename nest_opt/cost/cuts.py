@@ -16,11 +16,12 @@ from nest_opt.cost.table import CostTable, PairCosts, refuse_overflow
 from nest_opt.errors import InstanceError
 from nest_opt.network import Network
 from nest_opt.problem import Configuration, Problem
-from nest_opt.problem.downsets import downsets, members
-from nest_opt.problem.graph import MAX_LAYERS
+from nest_opt.problem.downsets import count_downsets, downsets, members
 
-# As many as the longest chain has, since a search keeps as many matrices of them.
-MOST_CUTS = MAX_LAYERS + 1
+# A matrix has 8 MB then, and a search keeps some dozens of them: 1 GB in all.
+MOST_CUTS = 1_000
+# A refusal tells the number up to here, counted in about a second.
+MOST_COUNTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -86,17 +87,22 @@ class GraphCuts:
         found = list(islice(downsets(self), MOST_CUTS + 1))
         if len(found) > MOST_CUTS:
             raise InstanceError(
-                f"search.layer_order: found 'any' with more than {MOST_CUTS:,} downsets of the "
+                f"search.layer_order: found 'any' with {_counted(self)} downsets of the "
                 f"{self.layers} layers, at most {MOST_CUTS:,} are searched: use layer_order "
-                "listed, merge layers that are never split, or add edges that keep branches in "
-                "order"
+                "listed, or merge layers that are never split"
             )
         return tuple(sorted(found, key=lambda cut: (cut.bit_count(), *members(cut))))
 
     @property
     def is_chain(self) -> bool:
-        """Whether the listed order is the only one."""
-        return len(self.cuts) == self.layers + 1
+        """Whether the listed order is the only one: each layer consumes the one before it."""
+        return all(self.before[layer] >> (layer - 1) & 1 for layer in range(1, self.layers))
+
+
+def _counted(graph: GraphCuts) -> str:
+    """Return the number of downsets in words, as far as it is worth counting."""
+    count = count_downsets(graph, MOST_COUNTED)
+    return f"more than {MOST_COUNTED:,}" if count > MOST_COUNTED else f"{count:,}"
 
 
 def graph_cuts(problem: Problem) -> GraphCuts | None:
