@@ -123,6 +123,15 @@ def golden_choice_data(
     return data
 
 
+def golden_any_data(objective: str, constraint: str | None) -> dict[str, Any]:
+    """Return the same as two chains of two layers each, in any order."""
+    data = golden_data(objective, constraint)
+    ends = [("first", "third"), ("second", "fourth")]
+    data["model"]["edges"] = [{"source": source, "target": target} for source, target in ends]
+    data["search"]["layer_order"] = "any"
+    return data
+
+
 # Two replicas one after the other would keep hops inside nodes; these do not.
 CELL = Cell(1, Configuration(1, 1, 1, False), 3, DeviceMap(1, 2, 3, "dp-inner", 2))
 CHOICES = Configuration(1, 1, 1, False), Configuration(2, 1, 1, False)
@@ -131,22 +140,26 @@ PATH_CELL = PathCell(1, CHOICES, 3, 2, 2, "pp-inner", 3, (2, 3))
 
 
 def golden_coefficients(
-    objective: str = "fill-drain", constraint: str | None = None, cell: ProgramCell = CELL
+    objective: str = "fill-drain",
+    constraint: str | None = None,
+    cell: ProgramCell = CELL,
+    any_order: bool = False,
 ) -> tuple[Costs, CellCoefficients]:
     """Return the problem's costs and the cell's coefficients."""
-    make = golden_data if cell is CELL else golden_choice_data
+    make = golden_any_data if any_order else golden_data if cell is CELL else golden_choice_data
     costs = Costs(build_problem(Problem, make(objective, constraint), "golden"))
     return costs, CoefficientSource(costs).of(cell)
 
 
 @dataclass(frozen=True)
 class GoldenFile:
-    """The objective, constraint, family of rows and cell that a file shows."""
+    """The objective, constraint, family of rows, cell and order of layers that a file shows."""
 
     objective: str
     constraint: str | None
     family: str
     cell: ProgramCell = CELL
+    any_order: bool = False
 
 
 def golden_files() -> dict[str, GoldenFile]:
@@ -178,13 +191,26 @@ def golden_files() -> dict[str, GoldenFile]:
         if name not in CONSTRAINT_FAMILIES
         or FREE_CONSTRAINT_FAMILIES[name] is not CONSTRAINT_FAMILIES[name]
     }
+    files |= {
+        f"any_{family}": GoldenFile("fill-drain", None, family, any_order=True)
+        for family in ("assignment", "hops")
+    }
+    files |= {
+        f"any_{name.replace('-', '_')}": GoldenFile(
+            "fill-drain", name, "constraints", any_order=True
+        )
+        # What is about layers, and one of those that leave a cell without plans.
+        for name in ("colocation", "forbidden-boundary", "anti-colocation", "degree-limit")
+    }
     files["path"] = GoldenFile("fill-drain", None, "path", PATH_CELL)
     return files
 
 
 def family_lp(shown: GoldenFile) -> str:
     """Return the LP file of the rows of one family, with the objective where that is the family."""
-    formulation = build(*golden_coefficients(shown.objective, shown.constraint, shown.cell))
+    formulation = build(
+        *golden_coefficients(shown.objective, shown.constraint, shown.cell, shown.any_order)
+    )
     keep_only(formulation, shown.family)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "family.lp"

@@ -42,6 +42,7 @@ from nest_opt.simulate.plan import stage_times
 # The seeds below that have few enough layers; brute force is held against the search on each.
 SEEDS = [seed for seed in range(330) if branching_data(seed) is not None]
 
+
 def diamond(
     order: str = "any",
     names: str = "abcd",
