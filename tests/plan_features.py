@@ -23,6 +23,7 @@ def problem_features(problem: Problem) -> set[str]:
         "a bandwidth rises with the level": bandwidths != sorted(bandwidths, reverse=True),
         "fewer devices than places": problem.cluster.device_count < prod(sizes),
         "edges given": problem.model.edges is not None,
+        "layers in any order": problem.search.layer_order == "any",
         **{f"{name} may differ by stage": True for name in problem.search.per_stage},
         **{f"constraint {name}": True for name in constraints},
     }
@@ -43,6 +44,7 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
         and len(problem.search.order) == 2,
         "stages differ in tp": len({k.tp for k in placement.configurations}) > 1,
         "stages differ in sp": len({k.sp for k in placement.configurations}) > 1,
+        "layers in another order than listed": placement.layer_order is not None,
         "S > 1": placement.stages > 1,
         "d > 1": placement.replicas > 1,
         "S > 1 and d > 1": placement.stages > 1 and placement.replicas > 1,
