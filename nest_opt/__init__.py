@@ -5,9 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nest_opt.agreement import crosscheck
-    from nest_opt.api import ExactResult, SolveResult, VerifyResult, exact, solve, verify
+    from nest_opt.api import (
+        ExactResult,
+        GraphExactResult,
+        GraphSolveResult,
+        GraphVerifyResult,
+        SolveResult,
+        VerifyResult,
+        exact,
+        solve,
+        verify,
+    )
     from nest_opt.errors import InstanceError, NestOptError, PlanError
-    from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
     from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
@@ -39,10 +48,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "nest_opt.api": ("ExactResult", "SolveResult", "VerifyResult", "exact", "solve", "verify"),
+    "nest_opt.api": (
+        *("ExactResult", "SolveResult", "VerifyResult"),
+        *("GraphExactResult", "GraphSolveResult", "GraphVerifyResult"),
+        *("exact", "solve", "verify"),
+    ),
     "nest_opt.agreement": ("crosscheck",),
     "nest_opt.memory_front": ("FrontResult", "front"),
-    "nest_opt.graph_api": ("GraphExactResult", "GraphSolveResult", "GraphVerifyResult"),
     "nest_opt.plan.graph_plan": ("GraphPlan",),
     "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),

@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from nest_opt.api import Progress, RankedPlan, SolveResult, ranked_plan, solve_pipeline
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.dp.search import SearchResult
 from nest_opt.dp.sources import cell_source
@@ -12,6 +11,10 @@ from nest_opt.dp.staged_search import search_all
 from nest_opt.errors import InstanceError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
+from nest_opt.verbs.pipeline.confirm import ranked_plan
+from nest_opt.verbs.pipeline.result import RankedPlan, SolveResult
+from nest_opt.verbs.pipeline.solve import solve_pipeline
+from nest_opt.verbs.result import Progress
 
 MAX_POINTS = 10_000
 DEFAULT_POINTS = 100

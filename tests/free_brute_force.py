@@ -202,7 +202,8 @@ def _plans(costs: Costs, cell: StagedCell) -> Iterator[tuple[Placement, int]]:
             if at not in known:
                 pair = table.pairs[cell.microbatch, cell.configurations[stage]]
                 found = [
-                    evaluate_stage(costs, cell, stage, low, high, mode) for mode in pair.stash_bytes
+                    evaluate_stage(costs, cell, stage, ((low, high),), mode)
+                    for mode in pair.stash_bytes
                 ]
                 known[at] = [s for s in found if s.memory_bytes <= s.usable_bytes]
             choices.append(known[at])

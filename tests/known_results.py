@@ -48,7 +48,7 @@ def record(result: SolveResult) -> dict[str, Any]:
             "pp": placement.stages,
             "order": placement.order,
             "pitch": placement.pitch,
-            "stage_layers": [high - low for low, high in placement.intervals],
+            "stage_layers": [high - low for ((low, high),) in placement.intervals],
             "recompute": list(placement.recompute),
         }
     return {

@@ -33,7 +33,7 @@ def problem_features(problem: Problem) -> set[str]:
 def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation) -> set[str]:
     """Return what the best plan has, and what decided that it is the best."""
     k, device_map = placement.configurations[0], placement.device_map
-    sizes = [high - low for low, high in placement.intervals]
+    sizes = [high - low for chunks in placement.intervals for low, high in chunks]
     streams = placement.microbatch * k.ep * placement.replicas
     modes = set(placement.recompute)
     rounds = evaluation.rounds

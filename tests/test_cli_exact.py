@@ -64,7 +64,7 @@ def test_a_disagreement_is_a_defect(claim: str, monkeypatch: pytest.MonkeyPatch)
     wrong = replace(narrow, problem=problem)
     if claim == "none":
         wrong = replace(wrong, status="infeasible", plan=None, evaluation=None, bound_ps=None)
-    monkeypatch.setattr("nest_opt.api.solve_pipeline", lambda *_: wrong)
+    monkeypatch.setattr("nest_opt.verbs.pipeline.exact.solve_pipeline", lambda *_: wrong)
     with pytest.raises(ConsistencyError, match="the dynamic program says that none"):
         exact(problem)
     assert run("exact", HOPS).exit_code == 3
@@ -142,7 +142,9 @@ def test_exact_refuses(arguments: list[str], message: str) -> None:
 def test_the_artifact_cost_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The artifact's costs have no programs: exit code 2, before any search."""
     monkeypatch.setattr(Costs, "is_artifact", True)
-    monkeypatch.setattr("nest_opt.api.solve_pipeline", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr(
+        "nest_opt.verbs.pipeline.exact.solve_pipeline", lambda *_: pytest.fail("searched")
+    )
     result = run("exact", HOPS)
     assert result.exit_code == 2
     assert "job.cost_model: found 'artifact'" in result.stderr

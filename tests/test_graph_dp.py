@@ -16,6 +16,7 @@ from test_graph_problem import graph_data, read
 
 import nest_opt
 from nest_opt import GraphSolveResult, InstanceError, Problem
+from nest_opt.api import exact_graph
 from nest_opt.certify.graph_brute_force import graph_brute_force
 from nest_opt.cost.graph_build import build_graph_table
 from nest_opt.cost.graph_table import GraphKind, GraphTable
@@ -27,7 +28,6 @@ from nest_opt.dp.graph.followers import merge_followers
 from nest_opt.dp.graph.order import breadth_first, depth_first, strong_components
 from nest_opt.dp.graph.sweep import Sweep
 from nest_opt.errors import ConsistencyError
-from nest_opt.graph_api import exact_graph
 from nest_opt.models.dnn_partitioning import read_dnn_partitioning
 from nest_opt.plan.graph_check import check_graph
 from nest_opt.plan.graph_evaluate import evaluate_graph, evaluate_graph_stage
@@ -519,6 +519,6 @@ def test_a_contiguous_plan_below_the_bound_is_a_defect(monkeypatch: pytest.Monke
     found = search(build_graph_table(problem))
     assert found.bound_ps is not None
     wrong = replace(found, placement=None, value_ps=None, bound_ps=found.bound_ps + 1)
-    monkeypatch.setattr("nest_opt.graph_api.search", lambda *_, **__: wrong)
+    monkeypatch.setattr("nest_opt.verbs.graph.exact.search", lambda *_, **__: wrong)
     with pytest.raises(ConsistencyError, match="none is below"):
         exact_graph(problem)

@@ -58,7 +58,7 @@ def placement(result: SolveResult) -> Placement:
 
 def sizes(problem: Problem) -> list[int]:
     """Return the number of layers of each stage of the best plan."""
-    return [high - low for low, high in placement(best(problem)).intervals]
+    return [high - low for ((low, high),) in placement(best(problem)).intervals]
 
 
 @pytest.mark.parametrize("path", sorted(TINY.glob("*.json")), ids=lambda path: path.stem)
@@ -167,7 +167,7 @@ def test_infeasible_layer_needs_larger_devices() -> None:
     assert diagnosis is not None
     assert diagnosis.devices is None
     assert diagnosis.heaviest is not None
-    assert (diagnosis.heaviest.low, diagnosis.heaviest.high) == (1, 2)
+    assert diagnosis.heaviest.intervals == ((1, 2),)
     assert diagnosis.heaviest.memory_terms_bytes["states"] == 160 * 10**9
     place = "cluster__device_kinds__gpu__memory_bytes"
     assert best(changed(problem, **{place: diagnosis.memory_bytes}))

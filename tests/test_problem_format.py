@@ -33,7 +33,7 @@ def test_example_is_solved_as_the_page_says() -> None:
     assert result.plan is not None
     assert result.evaluation is not None
     found = result.plan.placement()
-    layers = ", ".join(str(high - low) for low, high in found.intervals)
+    layers = ", ".join(str(high - low) for ((low, high),) in found.intervals)
     degrees = f"microbatch {found.microbatch}, tp {found.configurations[0].tp}, dp {found.replicas}"
     assert example("answer") == (
         f"{result.status}, {to_s(result.evaluation.value_ps):.3f} s\n"

@@ -89,8 +89,8 @@ def test_time_never_falls_from_mode_to_mode() -> None:
         costs, cell = Costs(problem), placement_cell(problem, placement)
         offered = costs.table.pairs[placement.microbatch, placement.configurations[0]].stash_bytes
         modes = [mode for mode in RECOMPUTE_MODES if mode in offered]
-        for stage, (low, high) in enumerate(placement.intervals):
-            times = [evaluate_stage(costs, cell, stage, low, high, g).time_ps for g in modes]
+        for stage, ((low, high),) in enumerate(placement.intervals):
+            times = [evaluate_stage(costs, cell, stage, ((low, high),), g).time_ps for g in modes]
             assert times == sorted(times)
             compared += len(modes) == 3
             strict += len(set(times)) == 3

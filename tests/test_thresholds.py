@@ -56,9 +56,9 @@ def enumerated(chain: Chain, weights: ObjectiveWeights) -> tuple[int, tuple[int,
 
 
 WEIGHTS = [
-    *(ObjectiveWeights(1, weight, True) for weight in (0, 1, 2, 7, 100)),
-    *(ObjectiveWeights(0, weight, True) for weight in (1, 3, 50)),
-    ObjectiveWeights(0, 5, False),
+    *(ObjectiveWeights(1, weight, 0, True) for weight in (0, 1, 2, 7, 100)),
+    *(ObjectiveWeights(0, weight, 0, True) for weight in (1, 3, 50)),
+    ObjectiveWeights(0, 5, 0, False),
 ]
 
 
@@ -84,7 +84,7 @@ def test_one_bottleneck_optimal_plan_is_not_enough() -> None:
     missed = 0
     for seed in range(400):
         chain = random_chain(random.Random(seed))
-        weights = ObjectiveWeights(0, 2, True)
+        weights = ObjectiveWeights(0, 2, 0, True)
         best = enumerated(chain, weights)
         if best is not None:
             time, _ = chain.measure(best[1])

@@ -7,14 +7,13 @@ stages is tried with every assignment of recomputation modes. Only what a
 stage costs (the evaluator) and what is legal (the checker) are the package's.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise, product
 from math import ceil
 from typing import NamedTuple
 
-from nest_opt.cost.objective import batch_time_ps
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import (
@@ -24,12 +23,15 @@ from nest_opt.plan.evaluate import (
     evaluate,
     evaluate_stage,
     evaluated_objective,
+    stages_value_ps,
+    with_backward_before,
 )
 from nest_opt.plan.placement import (
     AlignedOrder,
     AnyCell,
     Cell,
     DeviceMap,
+    Interval,
     MapOrder,
     Placement,
     StagedCell,
@@ -38,6 +40,7 @@ from nest_opt.plan.placement import (
 from nest_opt.plan.rules import require_checkers, violations_of
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
+from nest_opt.problem.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,10 @@ def brute_force(problem: Problem) -> BruteForceResult:
     """Find the best plan by valuing every one.
 
     The order of ties is: fewer devices used, then smaller S, d, b, tp, cp,
-    ep, sp (of the first stage, then of the next where they differ), zero, then
+    ep, sp (of the first stage, then of the next where they differ), zero, the
+    schedule (1f1b, gpipe, interleaved with fewer chunks first, zb-h1), then
     `pp-inner` first, smaller pitch, and last the lexicographically smallest
-    stage ends (in any order of layers each with the layers before it, which
+    ends of chunks (in any order of layers each with the layers before it, which
     decide where ends are equal); among modes, each stage's fastest that fits,
     and `none` where two are equally fast.
 
@@ -182,7 +186,9 @@ def enumerate_staged_cells(problem: Problem) -> Iterator[tuple[StagedCell, Align
                     blocks = uneven_map(sizes, replicas, order, pitch)
                     if blocks not in seen:
                         seen.add(blocks)
-                        yield StagedCell(microbatch, vector, rounds, blocks), order, pitch
+                        for schedule in _schedules(problem, rounds, stages, layers):
+                            cell = StagedCell(microbatch, vector, rounds, blocks, 0, schedule)
+                            yield cell, order, pitch
 
 
 def _may_meet(per_stage: Collection[str], first: Configuration, other: Configuration) -> bool:
@@ -232,8 +238,33 @@ def enumerate_cells(problem: Problem) -> Iterator[Cell]:
             if (asked.dp and replicas not in asked.dp) or (asked.pp and stages not in asked.pp):
                 continue
             for device_map in _device_maps(problem, a, replicas, stages, widths):
-                for zero in sorted(asked.zero):
-                    yield Cell(microbatch, configuration, rounds, device_map, zero)
+                for zero, schedule in product(
+                    sorted(asked.zero), _schedules(problem, rounds, stages, layers)
+                ):
+                    yield Cell(microbatch, configuration, rounds, device_map, zero, schedule)
+
+
+def _schedules(problem: Problem, rounds: int, stages: int, layers: int) -> Iterator[Schedule]:
+    """Yield the schedules that run m rounds on S stages, in the order of ties."""
+    if "1f1b" in problem.search.schedule:
+        yield Schedule("1f1b")
+    if "gpipe" in problem.search.schedule:
+        yield Schedule("gpipe")
+    if "interleaved" in problem.search.schedule and stages >= 2 and rounds % stages == 0:
+        for chunks in sorted(problem.search.chunks):
+            if chunks * stages <= layers:
+                yield Schedule("interleaved", chunks)
+    if "zb-h1" in problem.search.schedule and rounds >= stages:
+        yield Schedule("zb-h1")
+
+
+def _cuts(cell: AnyCell, layers: int) -> Iterator[tuple[int, ...]]:
+    """Yield the ends of the chunks of a cell, in every way that its schedule takes."""
+    chunks = cell.device_map.stages * cell.schedule.chunks
+    for inner in combinations(range(1, layers), chunks - 1):
+        sizes = {there - here for here, there in pairwise(inner)}
+        if len(sizes) <= 1 or not cell.schedule.is_interleaved:
+            yield (*inner, layers)
 
 
 def enumerate_plans(costs: Costs, cell: AnyCell) -> Iterator[CellPlan]:
@@ -241,38 +272,38 @@ def enumerate_plans(costs: Costs, cell: AnyCell) -> Iterator[CellPlan]:
     stages = cell.device_map.stages
     objective = evaluated_objective(costs.problem)
     known: dict[tuple[object, ...], list[StageEvaluation]] = {}
-    for ends, order in _every_cut(costs.problem, stages):
-        layers = range(ends[-1]) if order is None else order
+    for ends, order in _every_cut(costs.problem, cell):
+        places = range(ends[-1]) if order is None else order
         choices = []
-        for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):
-            key = (stage, frozenset(layers[:low]), frozenset(layers[low:high]))
-            if key not in known:
-                known[key] = _fitting(costs.ordered(order), cell, stage, low, high)
-            choices.append(known[key])
-        for chosen in product(*choices):
-            value = batch_time_ps(
-                objective,
-                cell.rounds,
-                [stage.time_ps for stage in chosen],
-                [stage.sync_ps for stage in chosen],
-                _backward_before(cell, chosen),
+        for stage in range(stages):
+            chunks = tuple(zip((0, *ends), ends, strict=False))[stage::stages]
+            sets = tuple(
+                (frozenset(places[:low]), frozenset(places[low:high])) for low, high in chunks
             )
-            canonical = all(stage is of[0] for stage, of in zip(chosen, choices, strict=True))
+            if (stage, sets) not in known:
+                known[stage, sets] = _fitting(costs.ordered(order), cell, stage, chunks)
+            choices.append(known[stage, sets])
+        for options in product(*choices):
+            chosen = options
+            if not isinstance(cell, Cell):
+                chosen = with_backward_before(options, cell.schedule)
+            value = stages_value_ps(objective, cell, chosen)
+            canonical = all(stage is of[0] for stage, of in zip(options, choices, strict=True))
             yield CellPlan(ends, chosen, value, canonical, order)
 
 
 def _every_cut(
-    problem: Problem, stages: int
+    problem: Problem, cell: AnyCell
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...] | None]]:
     """Yield ends and order of layers of every way to give each layer a stage.
 
     No stage is empty. In the listed order stages are runs of it; in any order
     no edge goes to an earlier stage, and that is all.
     """
-    layers = len(problem.model.ids)
+    layers, stages = len(problem.model.ids), cell.device_map.stages
     if problem.search.layer_order == "listed":
-        for inner in combinations(range(1, layers), stages - 1):
-            yield (*inner, layers), None
+        for ends in _cuts(cell, layers):
+            yield ends, None
         return
     index = problem.model.index
     edges = [(index[edge.source], index[edge.target]) for edge in problem.model.all_edges]
@@ -284,17 +315,12 @@ def _every_cut(
         yield ends, None if order == tuple(range(layers)) else order
 
 
-def _backward_before(cell: AnyCell, stages: Sequence[StageEvaluation]) -> list[int]:
-    """Return the backward time before each stage, of layers in the stages that they are in."""
-    if isinstance(cell, Cell):
-        return [stage.backward_before_ps for stage in stages]
-    return list(accumulate((s.time_terms_ps["backward"] for s in stages[:-1]), initial=0))
-
-
-def _fitting(costs: Costs, cell: AnyCell, stage: int, low: int, high: int) -> list[StageEvaluation]:
+def _fitting(
+    costs: Costs, cell: AnyCell, stage: int, chunks: tuple[Interval, ...]
+) -> list[StageEvaluation]:
     """Return a stage under every mode that fits in memory, fastest first."""
     found = [
-        evaluate_stage(costs, cell, stage, low, high, mode) for mode in _modes(costs, cell, stage)
+        evaluate_stage(costs, cell, stage, chunks, mode) for mode in _modes(costs, cell, stage)
     ]
     fitting = [option for option in found if option.memory_bytes <= option.usable_bytes]
     return sorted(
@@ -417,7 +443,7 @@ def _keeps_constraints(costs: Costs, cell: AnyCell, placement: Placement, plan: 
     if not costs.problem.constraints:
         return True
     evaluation = Evaluation(
-        evaluated_objective(costs.problem), cell.rounds, plan.stages, plan.value_ps
+        evaluated_objective(costs.problem), cell.rounds, plan.stages, plan.value_ps, cell.schedule
     )
     return next(violations_of(costs, placement, evaluation), None) is None
 
@@ -432,6 +458,7 @@ def _placement(cell: AnyCell, order: MapOrder, pitch: int, plan: CellPlan) -> Pl
         plan.ends,
         tuple(stage.recompute for stage in plan.stages),
         zero=cell.zero,
+        schedule=cell.schedule,
         layer_order=plan.layer_order,
     )
 
@@ -445,6 +472,7 @@ def _place(placement: Placement) -> tuple[object, ...]:
         placement.microbatch,
         placement.configurations,
         placement.zero,
+        placement.schedule,
         placement.order != "pp-inner",
         placement.pitch,
         _place_of_cuts(placement),

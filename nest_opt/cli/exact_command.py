@@ -18,8 +18,7 @@ from nest_opt.cli.request_options import Asked
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from nest_opt.api import ExactResult
-    from nest_opt.graph_api import GraphExactResult
+    from nest_opt.api import ExactResult, GraphExactResult
     from nest_opt.models.request import DerivedProblem
 
 FAMILIES = ("aligned", "free")
@@ -148,11 +147,11 @@ def _search(
 def _json(
     result: "ExactResult | GraphExactResult | None", derived: "DerivedProblem | None"
 ) -> Mapping[str, Any]:
+    from nest_opt.api import GraphExactResult
     from nest_opt.cli.json_derived import derived_json
     from nest_opt.cli.json_exact import exact_json
     from nest_opt.cli.json_graph import graph_exact_json
     from nest_opt.cli.json_output import interrupted_json
-    from nest_opt.graph_api import GraphExactResult
 
     if result is None:
         return {**interrupted_json(), "bound_vouched_by": None}
@@ -169,10 +168,10 @@ def _report(
     derived: "DerivedProblem | None",
     output: Path | None,
 ) -> "Iterator[RenderableType]":
+    from nest_opt.api import GraphExactResult
     from nest_opt.cli.exact_report import exact_report
     from nest_opt.cli.graph_report import graph_exact_report
     from nest_opt.cli.problem_summary import derived_facts
-    from nest_opt.graph_api import GraphExactResult
 
     if isinstance(result, GraphExactResult):
         return graph_exact_report(result, output)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nest_opt.problem.profile import RECOMPUTE_MODES
+from nest_opt.problem.schedule import SCHEDULES
 
 if TYPE_CHECKING:
     from nest_opt.problem import Problem
@@ -19,6 +20,11 @@ def _whole(text: str) -> int | None:
     if text.isascii() and text.isdigit() and len(text) <= _MAX_CHARACTERS and int(text) > 0:
         return int(text)
     return None
+
+
+def _chunks(text: str) -> int | None:
+    number = _whole(text)
+    return None if number == 1 else number
 
 
 def _zero_level(text: str) -> int | None:
@@ -51,6 +57,8 @@ DIMENSIONS: dict[str, _Dimension] = {
     "recompute": _Dimension(_one_of(*RECOMPUTE_MODES), ", ".join(RECOMPUTE_MODES)),
     "order": _Dimension(_one_of("pp-inner", "dp-inner"), "pp-inner, dp-inner"),
     "pitch": _Dimension(_one_of("tight", "level", "spread"), "tight, level, spread"),
+    "schedule": _Dimension(_one_of(*SCHEDULES), ", ".join(SCHEDULES)),
+    "chunks": _Dimension(_chunks, "whole numbers from 2"),
     "zero": _Dimension(_zero_level, "0, 1, 2, 3"),
     "per_stage": _Dimension(_one_of("tp", "sp"), "tp, sp"),
     "layer_order": _Dimension(_one_of("listed", "any"), "listed, any"),

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nest_opt.api import GraphExactResult, GraphSolveResult, GraphVerifyResult
 from nest_opt.cli.console import printable
 from nest_opt.cli.stage_table import facts, layers_text
 from nest_opt.cli.units import (
@@ -23,7 +24,6 @@ from nest_opt.cli.units import (
 )
 from nest_opt.cli.verify_report import verdict
 from nest_opt.cost.units import PS_PER_S
-from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
 from nest_opt.plan.gap import relative_gap
 from nest_opt.plan.graph_evaluate import GraphEvaluation, GraphStageEvaluation
 from nest_opt.plan.graph_plan import GraphPlan

@@ -1,8 +1,8 @@
 """The JSON of placement graphs: the fields of a pipeline where they have a meaning."""
 
+from nest_opt.api import GraphExactResult, GraphSolveResult, GraphVerifyResult
 from nest_opt.cli.graph_report import batches_per_s
 from nest_opt.cli.json_output import Object, time_json, violations_json
-from nest_opt.graph_api import GraphExactResult, GraphSolveResult, GraphVerifyResult
 from nest_opt.plan.gap import relative_gap
 from nest_opt.plan.graph_evaluate import GraphEvaluation
 from nest_opt.plan.graph_plan import GraphPlan

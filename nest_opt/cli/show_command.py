@@ -9,8 +9,7 @@ from nest_opt.cli.group import EXIT_NO, json_option
 from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
-    from nest_opt.api import VerifyResult
-    from nest_opt.graph_api import GraphVerifyResult
+    from nest_opt.api import GraphVerifyResult, VerifyResult
 
 
 @click.command("show")
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 def show_command(plan_path: Path, as_json: bool) -> int:
     """Show a plan file as a table of stages and a picture of the devices."""
     from nest_opt import api
-    from nest_opt.graph_api import GraphVerifyResult
+    from nest_opt.api import GraphVerifyResult
     from nest_opt.plan.files import read_plan
 
     result = api.verify(read_plan(plan_path))

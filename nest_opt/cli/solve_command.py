@@ -18,9 +18,8 @@ DEFAULT_POINTS = 100
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from nest_opt.api import SolveResult
+    from nest_opt.api import GraphSolveResult, SolveResult
     from nest_opt.cli.solve_run import Solved
-    from nest_opt.graph_api import GraphSolveResult
 
 
 @click.command("solve")
@@ -165,7 +164,7 @@ def _solve(
 
 
 def _result(solved: "Solved | GraphSolveResult") -> "SolveResult | GraphSolveResult":
-    from nest_opt.graph_api import GraphSolveResult
+    from nest_opt.api import GraphSolveResult
 
     return solved if isinstance(solved, GraphSolveResult) else solved.result
 
@@ -173,12 +172,12 @@ def _result(solved: "Solved | GraphSolveResult") -> "SolveResult | GraphSolveRes
 def _json(
     solved: "Solved | GraphSolveResult | None", explain: bool, top: int | None
 ) -> Mapping[str, Any]:
+    from nest_opt.api import GraphSolveResult
     from nest_opt.cli.json_derived import derived_json, smallest_json
     from nest_opt.cli.json_graph import graph_solve_json
     from nest_opt.cli.json_output import explanation_json, interrupted_json, solve_json
     from nest_opt.cli.json_plans import front_json, ranking_json
     from nest_opt.cli.json_what_if import what_if_json
-    from nest_opt.graph_api import GraphSolveResult
 
     if solved is None:
         return interrupted_json()
@@ -204,11 +203,11 @@ def _json(
 def _report(
     solved: "Solved | GraphSolveResult", output: Path | None, explain: bool, top: int | None
 ) -> "Iterator[RenderableType]":
+    from nest_opt.api import GraphSolveResult
     from nest_opt.cli.graph_report import graph_solve_report
     from nest_opt.cli.problem_summary import derived_facts
     from nest_opt.cli.smallest_report import fewest_text, smallest_facts
     from nest_opt.cli.solve_report import solve_report
-    from nest_opt.graph_api import GraphSolveResult
 
     if isinstance(solved, GraphSolveResult):
         return graph_solve_report(solved, output, explain=explain)

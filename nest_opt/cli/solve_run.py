@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nest_opt import api
-from nest_opt.api import Progress, SolveResult
+from nest_opt.api import GraphSolveResult, Progress, SolveResult, solve_graph
 from nest_opt.cli.narrowing import Narrowing
 from nest_opt.cli.problem_source import Derivation
 from nest_opt.cli.request_options import Asked
 from nest_opt.cli.smallest import NothingFits, Smallest
 from nest_opt.cli.what_if import Question, WhatIf, answer
 from nest_opt.errors import InstanceError
-from nest_opt.graph_api import GraphSolveResult, solve_graph
 from nest_opt.memory_front import FrontResult, front
 from nest_opt.models.request import DerivedProblem
 from nest_opt.problem import Problem, files

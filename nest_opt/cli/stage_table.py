@@ -13,6 +13,7 @@ from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
 from nest_opt.problem import Configuration
+from nest_opt.problem.schedule import ONE_F_ONE_B
 
 # Equal widths line up grids that follow each other.
 LABEL_WIDTH = 9
@@ -72,7 +73,9 @@ def speed_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
 
 def degrees_text(plan: Plan) -> str:
     """Return the degrees of a plan in one line."""
-    return shape_text(plan.microbatch, plan.configurations, plan.dp, plan.zero)
+    shape = shape_text(plan.microbatch, plan.configurations, plan.dp, plan.zero)
+    schedule = plan.placement().schedule
+    return shape + (f", schedule {schedule}" if schedule != ONE_F_ONE_B else "")
 
 
 def shape_text(

@@ -11,8 +11,7 @@ from nest_opt.cli.group import EXIT_NO, json_option
 from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
-    from nest_opt.api import ExactResult, VerifyResult
-    from nest_opt.graph_api import GraphVerifyResult
+    from nest_opt.api import ExactResult, GraphVerifyResult, VerifyResult
     from nest_opt.problem import Problem
 
 # The free family is searched besides, not at any price.
@@ -62,7 +61,7 @@ def verify_command(
 ) -> int:
     """Evaluate and check a plan file, and explain its cost and memory term by term."""
     from nest_opt import api
-    from nest_opt.graph_api import GraphVerifyResult
+    from nest_opt.api import GraphVerifyResult
     from nest_opt.plan.files import read_plan
 
     if time_limit_s is not None and not with_exact:
@@ -159,12 +158,12 @@ def _print_json(
 def _verify_graph(
     result: "GraphVerifyResult", with_exact: bool, time_limit_s: float | None, as_json: bool
 ) -> None:
+    from nest_opt.api import exact_graph
     from nest_opt.cli.console import print_report
     from nest_opt.cli.graph_report import graph_optimum_report, graph_verify_report
     from nest_opt.cli.json_graph import graph_optimum_json, graph_verify_json
     from nest_opt.cli.json_output import print_json
     from nest_opt.cli.progress import SearchProgress
-    from nest_opt.graph_api import exact_graph
 
     optimum = None
     if with_exact and not result.violations:

@@ -158,6 +158,7 @@ def _pair_costs(
             to_ps(Fraction(p.backward_input_s)) + to_ps(Fraction(p.backward_weight_s))
             for p in profiles
         ),
+        weight_gradient_ps=tuple(to_ps(Fraction(p.backward_weight_s)) for p in profiles),
         repeated_forward_ps=tuple(
             to_ps(Fraction(p.recompute["selective"].repeated_forward_s or 0))
             if "selective" in modes

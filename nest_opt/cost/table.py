@@ -34,6 +34,8 @@ class PairCosts:
     ----------
     forward_ps, backward_ps
         Compute time of a microbatch; backward is both of its parts.
+    weight_gradient_ps
+        The part of the backward that makes gradients of weights.
     repeated_forward_ps
         Of the forward time, what `selective` runs again; 0 where the pair lacks that mode.
     forward_collective_ps, backward_collective_ps
@@ -51,6 +53,7 @@ class PairCosts:
 
     forward_ps: Row
     backward_ps: Row
+    weight_gradient_ps: Row
     repeated_forward_ps: Row
     forward_collective_ps: Mapping[Group, tuple[Row, ...]]
     backward_collective_ps: Mapping[Group, tuple[Row, ...]]

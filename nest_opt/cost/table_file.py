@@ -47,6 +47,7 @@ class _PairEntry(Frozen):
     replicas: tuple[Degree, ...]
     forward_ps: _Amounts
     backward_ps: _Amounts
+    weight_gradient_ps: _Amounts
     repeated_forward_ps: _Amounts
     forward_collective_ps: dict[Group, tuple[_Amounts, ...]]
     backward_collective_ps: dict[Group, tuple[_Amounts, ...]]
@@ -67,7 +68,13 @@ class _PairEntry(Frozen):
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """Yield every array that has one entry a row, with the name of its field."""
-        for name in ("forward_ps", "backward_ps", "repeated_forward_ps", "states_bytes"):
+        for name in (
+            "forward_ps",
+            "backward_ps",
+            "weight_gradient_ps",
+            "repeated_forward_ps",
+            "states_bytes",
+        ):
             yield name, getattr(self, name)
         for name in ("parameters", "stash_bytes", "work_bytes"):
             yield from ((name, row) for row in getattr(self, name).values())
@@ -140,8 +147,8 @@ def table_from_json(data: Any) -> CostTable:
         If the data is not of the format: a field is missing, unknown or of
         another type; an array has another length than layers, rows and levels
         ask for; an entry is missing or comes twice; a time falls from one
-        network level to the next; more of a forward pass is repeated than
-        there is; or a total leaves the range of the search.
+        network level to the next; a part of a pass takes longer than the
+        pass; or a total leaves the range of the search.
     """
     try:
         file = _TableFile.model_validate(data)
@@ -211,7 +218,8 @@ def _refuse_shapes(file: _TableFile) -> None:
             _refuse_falling(f"{place}.{name}", levels)
         for name, row in entry.rows():
             refuse_length(f"{place}.{name}", row, rows, "row")
-        _refuse_repeats(f"{place}.repeated_forward_ps", entry)
+        _refuse_more(f"{place}.repeated_forward_ps", entry.repeated_forward_ps, entry.forward_ps)
+        _refuse_more(f"{place}.weight_gradient_ps", entry.weight_gradient_ps, entry.backward_ps)
         for hops in entry.hop_ps:
             refuse_length(f"{place}.hop_ps", hops, cuts, "cut")
     for number, sync in enumerate(file.sync):
@@ -221,11 +229,13 @@ def _refuse_shapes(file: _TableFile) -> None:
         refuse_length(f"shards.{number}.work_bytes", shard.work_bytes, rows, "row")
 
 
-def _refuse_repeats(place: str, entry: _PairEntry) -> None:
-    """Refuse parts of a forward pass larger than it: the search takes selective for the cheaper."""
-    for part, whole in zip(entry.repeated_forward_ps, entry.forward_ps, strict=True):
+def _refuse_more(place: str, parts: Row, wholes: Row) -> None:
+    """Refuse parts that are larger than what they are of."""
+    for part, whole in zip(parts, wholes, strict=True):
         if part > whole:
-            raise _malformed(place, f"{part} ps", f"at most {whole} ps (forward_ps) is allowed")
+            raise _malformed(
+                place, f"{part} ps", f"at most {whole} ps, all of the pass, is allowed"
+            )
 
 
 def _refuse_falling(place: str, levels: Sequence[Row]) -> None:

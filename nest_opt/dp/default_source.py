@@ -9,7 +9,7 @@ import numpy as np
 
 from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
+from nest_opt.cost.schedule import in_flight, rounds_per_batch
 from nest_opt.cost.sharding import Sharding, round_times
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.cuts import EndsAndOrder, Held, cuts_of
@@ -28,6 +28,7 @@ from nest_opt.plan.family import aligned_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.schedule import ONE_F_ONE_B
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -224,7 +225,7 @@ class DefaultSource:
                 level_in = hop if stage else NO_HOP
                 level_out = hop if stage < stages - 1 else NO_HOP
                 levels = frozenset({(*inside, level_in, level_out)})
-                flight = in_flight_1f1b(stage, stages, group.rounds)
+                flight = in_flight(ONE_F_ONE_B, stage, stages, group.rounds)
                 keys.append((levels, flight, held, shared))
             self._least[key] = matrices.least(keys[::-1])
         return self._least[key]
@@ -289,7 +290,7 @@ class DefaultSource:
         if self._matrices_of(cell).has_rounds:
             shared = vectors.sync_sets(cell.device_map)
         keys = [
-            (levels, in_flight_1f1b(stage, count, cell.rounds), held, copies)
+            (levels, in_flight(cell.schedule, stage, count, cell.rounds), held, copies)
             for stage, (levels, held, copies) in enumerate(
                 zip(sets, self.held_by(count), shared, strict=True)
             )
@@ -348,7 +349,7 @@ class DefaultSource:
 
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
         """Return the mode of least F that fits a stage."""
-        flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
+        flight = in_flight(cell.schedule, stage, cell.device_map.stages, cell.rounds)
         return self._matrices_of(cell).mode(flight, low, high)
 
     def memory_cases(self) -> Iterator[MemoryCase]:

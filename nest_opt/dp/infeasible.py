@@ -145,7 +145,7 @@ def _heaviest(
         )
         found.append(
             min(
-                (evaluate_stage(ordered, cell, stage, low, high, mode) for mode in modes),
+                (evaluate_stage(ordered, cell, stage, ((low, high),), mode) for mode in modes),
                 key=lambda stage_: stage_.memory_bytes,
             )
         )

@@ -169,7 +169,7 @@ def _diagnosis(costs: Costs, best: _Closest) -> Diagnosis:
         found.append(
             min(
                 (
-                    evaluate_stage(costs, cell, stage, low, high, mode)
+                    evaluate_stage(costs, cell, stage, ((low, high),), mode)
                     for mode in RECOMPUTE_MODES
                     if mode in modes
                 ),

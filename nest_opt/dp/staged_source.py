@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
+from nest_opt.cost.schedule import in_flight, rounds_per_batch
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.dp.cuts import Held, with_held
 from nest_opt.dp.default_source import DefaultSource
@@ -28,6 +28,7 @@ from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, DeviceMap, ListedMap, Placement, uneven_map
 from nest_opt.problem import Configuration
+from nest_opt.problem.schedule import ONE_F_ONE_B
 
 # By how much, relatively, a bound in floats may be too high: far more than it is.
 _FLOAT_ERROR = 1e-9
@@ -307,7 +308,7 @@ class StagedSource:
         states: dict[_State, int] = {(0, 0, tp): n for n, tp in enumerate(alike[-1])}
         counts, steps = [len(states)], []
         for stage in reversed(range(group.stages)):
-            flight = in_flight_1f1b(stage, group.stages, group.rounds)
+            flight = in_flight(ONE_F_ONE_B, stage, group.stages, group.rounds)
             after: dict[_State, int] = {}
             costs: dict[tuple[Configuration, LevelSet, LevelSet], dict[int, list[int]]] = {}
             for (used, behind, tp), number in states.items():
@@ -466,7 +467,7 @@ class StagedSource:
         group = cell.group
         modes = tuple(
             self._uniform.matrices((group.stage_class.microbatch, step.configuration)).mode(
-                in_flight_1f1b(stage, group.stages, group.rounds), low, high
+                in_flight(ONE_F_ONE_B, stage, group.stages, group.rounds), low, high
             )
             for stage, (step, low, high) in enumerate(path)
         )

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.errors import InstanceError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps, replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, Cell
 from nest_opt.problem import Configuration
+from nest_opt.problem.schedule import ONE_F_ONE_B
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ def free_cells(costs: Costs) -> Iterator[FreeCell]:
     Configurations that may change from stage to stage are choices of one cell.
     """
     problem, table = costs.problem, costs.table
+    if problem.search.schedules != (ONE_F_ONE_B,):
+        raise InstanceError("search.schedule: the integer program knows 1f1b alone: use 1f1b")
     devices = problem.cluster.device_count
     pairs: dict[tuple[int, Configuration], list[tuple[int, Configuration]]] = {}
     for microbatch, k in table.replicas:

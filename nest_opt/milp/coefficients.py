@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from nest_opt.cost.cuts import GraphCuts
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight_1f1b
+from nest_opt.cost.schedule import in_flight
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
 from nest_opt.cost.table import CLASSES, PairCosts, ParameterClass, Row
 from nest_opt.errors import ModelError
@@ -18,6 +18,7 @@ from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Group, Recompute
+from nest_opt.problem.schedule import ONE_F_ONE_B
 
 Terms = TypeVar("Terms")
 
@@ -235,13 +236,15 @@ class CoefficientSource:
         options = self._options(b, choices)
         every = tuple(dict.fromkeys(option for stage in options for option in stage))
         objective = self._costs.problem.job.objective
-        in_flight = tuple(in_flight_1f1b(stage, stages, cell.rounds) for stage in range(stages))
+        flights = tuple(
+            in_flight(ONE_F_ONE_B, stage, stages, cell.rounds) for stage in range(stages)
+        )
         pairs = {k: sharded_pair(table, (b, k), sharding) for k in configurations}
         states = {k: self._layers(pairs[k].states_bytes) for k in configurations}
         stash = {o: self._layers(pairs[o.configuration].stash_bytes[o.mode]) for o in every}
         work = {o: self._layers(pairs[o.configuration].work_bytes[o.mode]) for o in every}
         everything = max(
-            sum(states[o.configuration]) + max(in_flight) * sum(stash[o]) + max(work[o])
+            sum(states[o.configuration]) + max(flights) * sum(stash[o]) + max(work[o])
             for o in every
         )
         levels = self.levels(cell)
@@ -281,7 +284,7 @@ class CoefficientSource:
                 for k in configurations
             },
             backward_ps={k: self._layers(pairs[k].backward_ps) for k in configurations},
-            in_flight=in_flight,
+            in_flight=flights,
             states_bytes=states,
             stash_bytes=stash,
             work_bytes=work,

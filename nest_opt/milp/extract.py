@@ -173,9 +173,9 @@ def _first_modes(
     k, cell = formulation.coefficients, placement_cell(costs.problem, placement)
     modes = []
     ordered = costs.ordered(placement.layer_order)
-    for stage, (low, high) in enumerate(placement.intervals):
+    for stage, intervals in enumerate(placement.intervals):
         found = (
-            evaluate_stage(ordered, cell, stage, low, high, option.mode)
+            evaluate_stage(ordered, cell, stage, intervals, option.mode)
             for option in k.options[stage]
             if option.configuration == placement.configurations[stage]
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain, pairwise
 
-from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.cost.schedule import are_equal_chunks, rounds_per_batch, runs
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.rules import violations_of
@@ -37,6 +37,7 @@ def check_form(costs: Costs, placement: Placement) -> list[Violation]:
     return [
         *_check_batch(costs, placement),
         *_check_degrees(costs, placement),
+        *_check_schedule(costs, placement),
         *_check_layers(costs, placement),
         *_check_devices(costs, placement),
     ]
@@ -140,6 +141,39 @@ def _check_layers(costs: Costs, placement: Placement) -> Iterator[Violation]:
                 "no edge may go to an earlier stage",
                 f"move {edge.target!r} to stage {source} or later",
             )
+
+
+def _check_schedule(costs: Costs, placement: Placement) -> Iterator[Violation]:
+    """Yield what is wrong with a schedule, its rounds or its chunks."""
+    schedule, allowed = placement.schedule, costs.problem.search.schedules
+    if schedule not in allowed:
+        yield Violation(
+            "schedule",
+            str(schedule),
+            f"{'; '.join(map(str, allowed))} is allowed",
+            "change it, or add it to search.schedule (and its chunks to search.chunks)",
+        )
+    job, stages = costs.problem.job, placement.stages
+    rounds = rounds_per_batch(job, placement.microbatch, placement.ep, placement.replicas)
+    if rounds is not None and not runs(schedule, stages, rounds):
+        needed = {
+            "interleaved": f"2 stages or more and a multiple of {stages} rounds are needed",
+            "zb-h1": f"at least {stages} rounds are needed",
+        }[schedule.name]
+        yield Violation(
+            "schedule",
+            f"{schedule} with {rounds:,} rounds on {stages} stages",
+            needed,
+            "change microbatch, dp or the number of stages, or take 1f1b",
+        )
+    sizes = [high - low for low, high in zip((0, *placement.ends), placement.ends, strict=False)]
+    if not are_equal_chunks(sizes, schedule):
+        yield Violation(
+            "schedule",
+            f"chunks of {', '.join(map(str, sizes))} layers",
+            "equal ones are needed but for the first and the last",
+            "move layers, or take a schedule that is not interleaved",
+        )
 
 
 def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:

@@ -14,15 +14,24 @@ from nest_opt.cost.artifact import ArtifactCosts
 from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.cuts import GraphCuts, graph_cuts, table_in_order, table_of_cuts
 from nest_opt.cost.objective import batch_time_ps
-from nest_opt.cost.schedule import in_flight_1f1b, rounds_per_batch
+from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
 from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncOperation
 from nest_opt.errors import PlanError
 from nest_opt.network import Network, build_network
-from nest_opt.plan.placement import AnyCell, Blocks, Cell, DeviceMap, Placement, StagedCell
+from nest_opt.plan.placement import (
+    AnyCell,
+    Blocks,
+    Cell,
+    DeviceMap,
+    Interval,
+    Placement,
+    StagedCell,
+)
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, Group, Recompute
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
 # Names of the terms of F that are collectives over copies.
 GATHERED = "gathered weights"
@@ -38,18 +47,22 @@ class StageEvaluation:
 
     Attributes
     ----------
-    low, high
-        Places of the first layer and one past the last, in the order of layers.
+    intervals
+        Places of the first layer and one past the last, in the order of layers, of each
+        chunk: of one, unless the schedule is interleaved.
     recompute
         Recomputation mode.
     time_terms_ps
         Terms of F, of the replica where F is largest; their sum is `time_ps`.
     sync_terms_ps
         Terms of Y, of the rank where Y is largest.
+    weight_gradient_ps
+        W: the part of the plain backward time that makes gradients of weights.
     backward_before_ps
-        Plain backward time of all layers before the stage.
+        Plain backward time of all layers before the stage, which hides its
+        sync; 0 under a schedule that fills that time.
     in_flight
-        Microbatches whose stash is held at the peak.
+        Microbatches (of each a chunk) whose stash is held at the peak.
     memory_terms_bytes
         Terms of the memory used; their sum must not exceed `usable_bytes`.
     levels
@@ -57,16 +70,21 @@ class StageEvaluation:
         `time_terms_ps` and the rank of `sync_terms_ps`.
     """
 
-    low: int
-    high: int
+    intervals: tuple[Interval, ...]
     recompute: Recompute
     time_terms_ps: dict[str, int]
     sync_terms_ps: dict[str, int]
+    weight_gradient_ps: int
     backward_before_ps: int
     in_flight: int
     memory_terms_bytes: dict[str, int]
     usable_bytes: int
     levels: dict[str, int]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The stage's layers, by their places in the order of layers."""
+        return tuple(layer for low, high in self.intervals for layer in range(low, high))
 
     @cached_property
     def time_ps(self) -> int:
@@ -97,6 +115,7 @@ class Evaluation:
     rounds: int
     stages: tuple[StageEvaluation, ...]
     value_ps: int
+    schedule: Schedule = ONE_F_ONE_B
 
 
 @dataclass(frozen=True)
@@ -177,27 +196,36 @@ def evaluate(costs: Costs, placement: Placement) -> Evaluation:
     cell = placement_cell(costs.problem, placement)
     costs = costs.ordered(placement.layer_order)
     stages = tuple(
-        evaluate_stage(costs, cell, stage, low, high, mode)
-        for stage, ((low, high), mode) in enumerate(
+        evaluate_stage(costs, cell, stage, intervals, mode)
+        for stage, (intervals, mode) in enumerate(
             zip(placement.intervals, placement.recompute, strict=True)
         )
     )
     if not placement.is_uniform:
-        stages = _with_backward_before(stages)
+        stages = with_backward_before(stages, cell.schedule)
     objective = evaluated_objective(costs.problem)
-    value = batch_time_ps(
+    value = stages_value_ps(objective, cell, stages)
+    return Evaluation(objective, cell.rounds, stages, value, cell.schedule)
+
+
+def stages_value_ps(objective: Objective, cell: AnyCell, stages: Sequence[StageEvaluation]) -> int:
+    """Return the objective's value for the stages of a cell."""
+    return batch_time_ps(
         objective,
         cell.rounds,
         [stage.time_ps for stage in stages],
         [stage.sync_ps for stage in stages],
         [stage.backward_before_ps for stage in stages],
+        cell.schedule,
+        [stage.weight_gradient_ps for stage in stages],
     )
-    return Evaluation(objective, cell.rounds, stages, value)
 
 
-def _with_backward_before(stages: tuple[StageEvaluation, ...]) -> tuple[StageEvaluation, ...]:
+def with_backward_before(
+    stages: Sequence[StageEvaluation], schedule: Schedule
+) -> tuple[StageEvaluation, ...]:
     """Return stages that know the backward times of those before in their own configurations."""
-    own = [stage.time_terms_ps["backward"] for stage in stages]
+    own = [stage.time_terms_ps["backward"] if drains(schedule) else 0 for stage in stages]
     return tuple(
         replace(stage, backward_before_ps=before)
         for stage, before in zip(stages, accumulate(own, initial=0), strict=False)
@@ -225,14 +253,28 @@ def placement_cell(problem: Problem, placement: Placement) -> AnyCell:
         )
     device_map = placement.device_map
     if placement.is_uniform and isinstance(device_map, DeviceMap):
-        return Cell(microbatch, placement.configurations[0], rounds, device_map, placement.zero)
-    return StagedCell(microbatch, placement.configurations, rounds, device_map, placement.zero)
+        return Cell(
+            microbatch,
+            placement.configurations[0],
+            rounds,
+            device_map,
+            placement.zero,
+            placement.schedule,
+        )
+    return StagedCell(
+        microbatch,
+        placement.configurations,
+        rounds,
+        device_map,
+        placement.zero,
+        placement.schedule,
+    )
 
 
 def evaluate_stage(
-    costs: Costs, cell: AnyCell, stage: int, low: int, high: int, mode: Recompute
+    costs: Costs, cell: AnyCell, stage: int, intervals: Sequence[Interval], mode: Recompute
 ) -> StageEvaluation:
-    """Evaluate the stage of layers low, ..., high - 1 as stage number `stage` of a cell.
+    """Evaluate some layers as stage number `stage` of a cell: v intervals of them, one a chunk.
 
     Layers are counted in the order of the costs.
 
@@ -240,6 +282,7 @@ def evaluate_stage(
     `backward_before_ps` is that of all layers before in its own one.
     """
     if costs.is_artifact:
+        ((low, high),) = intervals
         return _artifact_stage(costs, cell, stage, low, high, mode)
     table, configuration = costs.table, cell.configurations[stage]
     key = cell.microbatch, configuration
@@ -263,28 +306,35 @@ def evaluate_stage(
         )
     sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
     memory = sharded_pair(table, key, sharding)
-    rows = table.layer_rows[low:high]
+    chunks = [table.layer_rows[low:high] for low, high in intervals]
+    rows = tuple(row for chunk in chunks for row in chunk)
     shared, shared_levels = _round_terms(costs, cell, stage, rows)
     sync_terms, sync_levels = _sync_terms(costs, cell, stage, rows)
-    flight = in_flight_1f1b(stage, cell.device_map.stages, cell.rounds)
+    flight = in_flight(cell.schedule, stage, cell.device_map.stages, cell.rounds)
+    stash = pair.stash_bytes[mode]
     time_terms, levels = max(
         (
-            _time_terms(costs, cell, replica, stage, low, high, mode)
+            _time_terms(costs, cell, replica, stage, intervals, mode)
             for replica in range(cell.device_map.replicas)
         ),
         key=lambda found: sum(found[0].values()),
     )
     return StageEvaluation(
-        low=low,
-        high=high,
+        intervals=tuple(intervals),
         recompute=mode,
         time_terms_ps={**time_terms, **shared},
         sync_terms_ps=sync_terms,
-        backward_before_ps=sum(pair.backward_ps[row] for row in table.layer_rows[:low]),
+        weight_gradient_ps=sum(pair.weight_gradient_ps[row] for row in rows),
+        backward_before_ps=sum(
+            pair.backward_ps[row]
+            for row in table.layer_rows[: intervals[0][0]]
+            if drains(cell.schedule)
+        ),
         in_flight=flight,
         memory_terms_bytes={
             "states": sum(memory.states_bytes[row] for row in rows),
-            "stash": flight * sum(pair.stash_bytes[mode][row] for row in rows),
+            # Which chunks the stashes in flight are of changes all the time.
+            "stash": flight * max(sum(stash[row] for row in chunk) for chunk in chunks),
             "work": max(memory.work_bytes[mode][row] for row in rows),
             "reserve": table.reserve_bytes,
         },
@@ -294,13 +344,18 @@ def evaluate_stage(
 
 
 def _time_terms(
-    costs: Costs, cell: AnyCell, replica: int, stage: int, low: int, high: int, mode: Recompute
+    costs: Costs,
+    cell: AnyCell,
+    replica: int,
+    stage: int,
+    intervals: Sequence[Interval],
+    mode: Recompute,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the terms of F for one replica, and the levels that they come from."""
     table, network = costs.table, costs.network
     configuration, device_map = cell.configurations[stage], cell.device_map
     pair = table.pairs[cell.microbatch, configuration]
-    rows = table.layer_rows[low:high]
+    rows = [row for low, high in intervals for row in table.layer_rows[low:high]]
     block = device_map.block(replica, stage)
     levels: dict[str, int] = {}
     forward = sum(pair.forward_ps[row] for row in rows)
@@ -319,13 +374,19 @@ def _time_terms(
             terms[f"{group} collectives"] = forward + backward
             if mode == "full":
                 terms[f"recomputed {group} collectives"] = forward
-    for name, neighbour, cut in (("hop in", stage - 1, low), ("hop out", stage + 1, high)):
-        if 0 <= neighbour < device_map.stages:
+    # The chunks of a pipeline go round it: what follows the last stage is the first one's next.
+    last = len(table.layer_rows)
+    for name, step, cuts in (
+        ("hop in", -1, [low for low, _ in intervals if low > 0]),
+        ("hop out", 1, [high for _, high in intervals if high < last]),
+    ):
+        if cuts:
+            neighbour = (stage + step) % device_map.stages
             levels[name] = max(
                 network.level(ends)
                 for ends in hop_ends(device_map, cell.configurations, replica, stage, neighbour)
             )
-            terms[name] = pair.hop_ps[levels[name]][cut]
+            terms[name] = sum(pair.hop_ps[levels[name]][cut] for cut in cuts)
     return terms, levels
 
 
@@ -468,11 +529,11 @@ def _artifact_stage(
             configuration, low, high, device_map.replicas, device_map.stages * device_map.block_size
         )
     return StageEvaluation(
-        low=low,
-        high=high,
+        intervals=((low, high),),
         recompute=mode,
         time_terms_ps=artifact.stage_terms_ps(configuration, low, high, level_in, level_out, mode),
         sync_terms_ps=sync,
+        weight_gradient_ps=0,
         backward_before_ps=0,
         in_flight=device_map.stages - stage - 1,
         memory_terms_bytes=artifact.memory_terms_bytes(

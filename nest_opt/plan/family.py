@@ -144,6 +144,8 @@ def outside_free(costs: Costs, placement: Placement) -> str | None:
             return f"dp {placement.replicas}"
     if placement.zero not in search.zero:
         return f"zero {placement.zero}"
+    if placement.schedule not in search.schedules:
+        return f"schedule {placement.schedule}"
     if search.pp and placement.stages not in search.pp:
         return f"pp {placement.stages}"
     for stage, mode in enumerate(placement.recompute):

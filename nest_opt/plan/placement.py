@@ -8,6 +8,10 @@ from typing import Literal, Protocol
 from nest_opt.errors import PlanError
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+
+# First layer and one past the last, in the listed order.
+Interval = tuple[int, int]
 
 AlignedOrder = Literal["pp-inner", "dp-inner"]
 # The artifact of the NEST paper puts the last stage first.
@@ -152,6 +156,12 @@ class UnevenMap:
         return range(start, start + size)
 
 
+def stage_intervals(ends: Sequence[int], stages: int) -> tuple[tuple[Interval, ...], ...]:
+    """Return the intervals of layers of each of S stages, from the ends of all chunks."""
+    chunks = tuple(zip((0, *ends), ends, strict=False))
+    return tuple(chunks[stage::stages] for stage in range(stages))
+
+
 def uneven_map(
     block_sizes: Sequence[int], replicas: int, order: AlignedOrder, pitch: int
 ) -> ListedMap:
@@ -179,6 +189,8 @@ class Cell:
         Replicas, stages, rank order and pitch.
     zero
         z, the ZeRO level.
+    schedule
+        The pipeline schedule; v chunks of it make S * v intervals of layers.
     """
 
     microbatch: int
@@ -186,6 +198,7 @@ class Cell:
     rounds: int
     device_map: DeviceMap
     zero: int = 0
+    schedule: Schedule = ONE_F_ONE_B
 
     @property
     def pair(self) -> tuple[int, Configuration]:
@@ -213,6 +226,7 @@ class Cell:
             ends,
             recompute,
             zero=self.zero,
+            schedule=self.schedule,
             layer_order=layer_order,
         )
 
@@ -231,6 +245,8 @@ class StagedCell:
         The blocks.
     zero
         z, the ZeRO level.
+    schedule
+        The pipeline schedule.
     """
 
     microbatch: int
@@ -238,6 +254,7 @@ class StagedCell:
     rounds: int
     device_map: Blocks
     zero: int = 0
+    schedule: Schedule = ONE_F_ONE_B
 
 
 AnyCell = Cell | StagedCell
@@ -271,14 +288,17 @@ class Placement:
         The device map's, see `DeviceMap` and `UnevenMap`; 0 is the pitch of
         order `listed`.
     ends
-        For each stage, one past the place of its last layer in the order of
-        layers; the last entry is the number of layers.
+        For each chunk of layers, one past the place of its last layer in the
+        order of layers; the last entry is the number of layers. Chunk c of
+        stage i is entry c * S + i; with one chunk a stage, entry i.
     recompute
         For each stage, its recomputation mode.
     devices
         The blocks of order `listed`; None for other orders.
     zero
         z, the ZeRO level of all stages and both parameter classes.
+    schedule
+        The pipeline schedule.
     layer_order
         The order of layers, by their places in the listed order: topological,
         and ascending inside each stage. None is the listed order itself.
@@ -293,12 +313,13 @@ class Placement:
     recompute: tuple[Recompute, ...]
     devices: ListedMap | None = None
     zero: int = 0
+    schedule: Schedule = ONE_F_ONE_B
     layer_order: tuple[int, ...] | None = None
 
     @property
     def stages(self) -> int:
         """S, the number of stages."""
-        return len(self.ends)
+        return len(self.recompute)
 
     @property
     def is_uniform(self) -> bool:
@@ -311,15 +332,18 @@ class Placement:
         return self.configurations[0].ep
 
     @property
-    def intervals(self) -> tuple[tuple[int, int], ...]:
-        """For each stage, the places of its first layer and one past its last."""
-        return tuple(zip((0, *self.ends), self.ends, strict=False))
+    def intervals(self) -> tuple[tuple[Interval, ...], ...]:
+        """For each stage, its chunks in the order of layers: first place and one past the last."""
+        return stage_intervals(self.ends, self.stages)
 
     @cached_property
     def stage_layers(self) -> tuple[tuple[int, ...], ...]:
         """For each stage, its layers by their places in the listed order."""
         order = range(self.ends[-1]) if self.layer_order is None else self.layer_order
-        return tuple(tuple(order[low:high]) for low, high in self.intervals)
+        return tuple(
+            tuple(order[place] for low, high in chunks for place in range(low, high))
+            for chunks in self.intervals
+        )
 
     @cached_property
     def device_map(self) -> Blocks:

@@ -1,5 +1,7 @@
 """The plan file: a placement in words, with the problem that it solves."""
 
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -11,6 +13,7 @@ from nest_opt.problem.base import Degree, Flag, Frozen, Identifier, Positive
 from nest_opt.problem.cluster import MAX_DEVICES
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.schedule import Schedule, ScheduleName
 from nest_opt.problem.search import ZeroLevel
 
 DeviceNumber = Annotated[int, Field(strict=True, ge=0, lt=MAX_DEVICES)]
@@ -19,13 +22,15 @@ DeviceNumber = Annotated[int, Field(strict=True, ge=0, lt=MAX_DEVICES)]
 class PlanStage(Frozen):
     """One stage: its layers, in the listed order, and its recomputation mode.
 
-    `tp` and `sp` are the stage's own where they differ from the plan's.
+    `chunks` are the numbers of layers of each of its chunks, in a plan of
+    schedule `interleaved`. `tp` and `sp` are the stage's own where they differ from the plan's.
     `devices` lists the block of each replica, in the order of ranks, in a
     plan of order `listed`.
     """
 
     layers: tuple[Identifier, ...] = Field(min_length=1)
     recompute: Recompute
+    chunks: tuple[Positive, ...] | None = None
     tp: Degree | None = None
     sp: Flag | None = None
     devices: tuple[tuple[DeviceNumber, ...], ...] | None = None
@@ -51,6 +56,7 @@ class Plan(Frozen):
     sp: Flag = False
     dp: Degree
     zero: ZeroLevel = 0
+    schedule: ScheduleName = "1f1b"
     order: PlanOrder
     pitch: Degree | None = None
     stages: tuple[PlanStage, ...] = Field(min_length=1)
@@ -78,6 +84,7 @@ class Plan(Frozen):
                 f"pitch: found {self.pitch or 'none'} with order {found}, {wanted} is needed: "
                 f"{'remove it' if listed else 'add it'}"
             )
+        self._check_chunks()
         for number, (stage, k) in enumerate(zip(self.stages, self.configurations, strict=True)):
             if listed != (stage.devices is not None):
                 raise ValueError(
@@ -92,6 +99,44 @@ class Plan(Frozen):
                     f"of {k.block_size} (tp * cp * ep) are needed: correct them"
                 )
         return self
+
+    def _check_chunks(self) -> None:
+        """Refuse numbers of layers that are not those of equally many chunks a stage."""
+        interleaved = self.schedule == "interleaved"
+        first = self.stages[0].chunks
+        for number, stage in enumerate(self.stages):
+            place = f"stages[{number}].chunks"
+            if interleaved != (stage.chunks is not None):
+                raise ValueError(
+                    f"{place}: {'missing' if interleaved else 'found'} in a plan of schedule "
+                    f"{self.schedule}, they belong to interleaved: "
+                    f"{'add them' if interleaved else 'remove them, or change the schedule'}"
+                )
+            if stage.chunks is None or first is None:
+                continue
+            if len(stage.chunks) < 2 or len(stage.chunks) != len(first):
+                raise ValueError(
+                    f"{place}: found {len(stage.chunks)}, 2 or more, the same number for all "
+                    "stages, are needed: correct them"
+                )
+            if sum(stage.chunks) != len(stage.layers):
+                raise ValueError(
+                    f"{place}: found {sum(stage.chunks)} layers in all, the stage has "
+                    f"{len(stage.layers)}: correct them"
+                )
+
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(self.schedule, len(self.stages[0].chunks or (1,)))
+
+    def _chunks(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield (stage, layers) of every chunk, in the order of layers."""
+        parts = []
+        for stage in self.stages:
+            ends = list(accumulate(stage.chunks or (len(stage.layers),)))
+            parts.append([stage.layers[a:b] for a, b in zip((0, *ends), ends, strict=False)])
+        for chunk in range(self._schedule.chunks):
+            yield from ((stage, part[chunk]) for stage, part in enumerate(parts))
 
     def placement(self) -> Placement:
         """Return the decisions alone.
@@ -118,6 +163,7 @@ class Plan(Frozen):
             if self.order == "listed"
             else None,
             self.zero,
+            self._schedule,
             order,
         )
 
@@ -126,8 +172,8 @@ class Plan(Frozen):
         ids = self.problem.model.ids
         index, place = self.problem.model.index, 0
         ends: list[int] = []
-        for number, stage in enumerate(self.stages):
-            for name in stage.layers:
+        for number, layers in self._chunks():
+            for name in layers:
                 if name not in index:
                     raise PlanError(
                         f"stages[{number}]: names layer {name!r}, which the problem does not "
@@ -193,18 +239,27 @@ def plan_from_placement(
         sp=first.sp,
         dp=placement.replicas,
         zero=placement.zero,
+        schedule=placement.schedule.name,
         order=placement.order,
         pitch=placement.pitch or None,
         stages=tuple(
             PlanStage(
                 layers=tuple(ids[layer] for layer in layers),
                 recompute=placement.recompute[number],
+                chunks=tuple(high - low for low, high in chunks)
+                if placement.schedule.is_interleaved
+                else None,
                 tp=None if k.tp == first.tp else k.tp,
                 sp=None if k.sp == first.sp else k.sp,
                 devices=placement.devices.devices[number] if placement.devices else None,
             )
-            for number, (layers, k) in enumerate(
-                zip(placement.stage_layers, placement.configurations, strict=True)
+            for number, (layers, chunks, k) in enumerate(
+                zip(
+                    placement.stage_layers,
+                    placement.intervals,
+                    placement.configurations,
+                    strict=True,
+                )
             )
         ),
         objective=ClaimedValue(name=objective, value_ps=str(value_ps)),

@@ -92,13 +92,14 @@ def check_pinned_layers(
 def check_forbidden_boundary(
     constraint: ForbiddenBoundary, costs: Costs, placement: Placement, _: Evaluation
 ) -> Iterator[Violation]:
-    """Yield a violation if the named layer is the last of a stage, the last stage's aside."""
+    """Yield a violation if the named layer is the last of a chunk, the last chunk's aside."""
     last = costs.problem.model.index[constraint.after]
-    for stage, layers in enumerate(placement.stage_layers[:-1]):
-        if layers[-1] == last:
+    order = range(placement.ends[-1]) if placement.layer_order is None else placement.layer_order
+    for chunk, end in enumerate(placement.ends[:-1]):
+        if order[end - 1] == last:
             yield Violation(
                 "forbidden-boundary",
-                f"stage {stage} ends after {constraint.after!r}",
+                f"stage {chunk % placement.stages} ends after {constraint.after!r}",
                 "no stage may end there",
                 "move the stage boundary",
             )
@@ -110,16 +111,19 @@ def check_hop_latency(
     """Yield a violation for each stage with a hop, of any replica, above the limit."""
     levels = costs.problem.cluster.network.levels
     device_map = placement.device_map
-    for stage in range(placement.stages - 1):
+    # With chunks the pipeline goes round, from the last stage to the first.
+    hops = placement.stages if placement.schedule.is_interleaved else placement.stages - 1
+    for stage in range(hops):
+        after = (stage + 1) % placement.stages
         level = max(
             costs.network.level(pair)
             for replica in range(placement.replicas)
-            for pair in hop_ends(device_map, placement.configurations, replica, stage, stage + 1)
+            for pair in hop_ends(device_map, placement.configurations, replica, stage, after)
         )
         if levels[level].latency_s > constraint.limit_s:
             yield Violation(
                 "hop-latency",
-                f"hop from stage {stage} to {stage + 1}: {levels[level].latency_s} s "
+                f"hop from stage {stage} to {after}: {levels[level].latency_s} s "
                 f"(level {levels[level].name!r})",
                 f"at most {constraint.limit_s} s is allowed",
                 "use fewer stages, another rank order or a pitch that keeps hops inside groups",

@@ -19,6 +19,7 @@ from nest_opt.problem.graph import LayerEntry, LayerGraph, LayerType
 from nest_opt.problem.job import BytesPerParameter, Job
 from nest_opt.problem.problem import Problem
 from nest_opt.problem.profile import Collective, Configuration, Footprint, Profile
+from nest_opt.problem.schedule import Schedule
 from nest_opt.problem.search import SearchSpace
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Power",
     "Problem",
     "Profile",
+    "Schedule",
     "SearchSpace",
     "TpInsideNode",
     "UserConstraint",

@@ -71,6 +71,7 @@ class Problem(Frozen):
                 f"search.zero: found {', '.join(map(str, self.search.zero))} with {beside}, which "
                 "knows level 0 alone: remove one of the two"
             )
+        self._check_schedules()
         if self.search.layer_order == "any":
             self._refuse_beside_any_order()
         return self
@@ -82,6 +83,8 @@ class Problem(Frozen):
             beside = "cost_model artifact"
         elif self.search.per_stage:
             beside = f"search.per_stage {', '.join(self.search.per_stage)}"
+        elif "interleaved" in self.search.schedule:
+            beside = "search.schedule interleaved"
         else:
             for number, constraint in enumerate(self.constraints):
                 if constraint.type == "user":
@@ -90,6 +93,20 @@ class Problem(Frozen):
             raise ValueError(
                 f"search.layer_order: found 'any' with {beside}, which knows stages of the listed "
                 "order alone: use layer_order listed, or remove the other"
+            )
+
+    def _check_schedules(self) -> None:
+        """Refuse schedules beside what knows 1F1B alone."""
+        other = [name for name in self.search.schedule if name != "1f1b"]
+        if other and self.job.cost_model == "artifact":
+            raise ValueError(
+                f"search.schedule: found {', '.join(other)} with cost_model artifact, which "
+                "knows 1f1b alone: remove one of the two"
+            )
+        if "interleaved" in other and self.search.per_stage:
+            raise ValueError(
+                "search.schedule: found interleaved with search.per_stage, the chunks of such a "
+                "stage have one configuration: remove one of the two"
             )
 
     @property

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator
 
 from nest_opt.problem.base import Degree, Flag, Frozen, Positive, first_repeated
 from nest_opt.problem.profile import Configuration, Recompute
+from nest_opt.problem.schedule import SCHEDULES, Schedule, ScheduleName
 
 Order = Literal["pp-inner", "dp-inner"]
 ORDERS: tuple[Order, ...] = ("pp-inner", "dp-inner")
@@ -17,6 +18,8 @@ ZeroLevel = Annotated[int, Field(strict=True, ge=0, le=3)]
 PerStage = Literal["tp", "sp"]
 
 LayerOrder = Literal["listed", "any"]
+# v of an interleaved schedule; more chunks than layers are no plan.
+Chunks = Annotated[int, Field(strict=True, ge=2, le=10**4)]
 
 Degrees = Annotated[tuple[Degree, ...], Field(min_length=1)]
 
@@ -30,8 +33,10 @@ class SearchSpace(Frozen):
     legal value. `pitch`: `tight` is the devices of one replica (or stage),
     `level` rounds that up to whole groups of each level, `spread` divides the
     devices evenly. `per_stage` names the degrees that may differ by stage.
-    `zero` are the levels of ZeRO, one for all stages of a plan. `layer_order` says whether
-    stages are intervals of the order in which layers are listed, or of any topological order.
+    `zero` are the levels of ZeRO, one for all stages of a plan. `schedule` are
+    the pipeline schedules, and `chunks` the numbers of chunks of the interleaved one.
+    `layer_order` says whether stages are intervals of the order in which layers are
+    listed, or of any topological order.
     """
 
     microbatch: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
@@ -46,7 +51,19 @@ class SearchSpace(Frozen):
     pitch: Annotated[tuple[Pitch, ...], Field(min_length=1)] = PITCHES
     per_stage: tuple[PerStage, ...] = ()
     zero: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] = (0,)
+    schedule: Annotated[tuple[ScheduleName, ...], Field(min_length=1)] = ("1f1b",)
+    chunks: Annotated[tuple[Chunks, ...], Field(min_length=1)] = (2, 4, 8)
     layer_order: LayerOrder = "listed"
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules with their chunks, in the order of ties."""
+        return tuple(
+            Schedule(name, chunks)
+            for name in SCHEDULES
+            if name in self.schedule
+            for chunks in (sorted(self.chunks) if name == "interleaved" else (1,))
+        )
 
     def shared(self, k: Configuration) -> Configuration:
         """Return k with what may differ by stage left open: equal for all stages of a plan."""

@@ -80,9 +80,11 @@ def _forward_ps(costs: Costs, stage: StageEvaluation, pair: tuple[int, Configura
         gathered
         + stage.time_terms_ps["forward"]
         + sum(
-            table.pairs[pair].forward_collective_ps[group][stage.levels[group]][row]
+            table.pairs[pair].forward_collective_ps[group][stage.levels[group]][
+                table.layer_rows[layer]
+            ]
             for group in GROUPS
             if pair[1].degree(group) > 1
-            for row in table.layer_rows[stage.low : stage.high]
+            for layer in stage.layers
         )
     )

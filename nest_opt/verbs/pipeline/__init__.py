@@ -1,0 +1,1 @@
+"""The verbs on pipelines: layers in stages, replicated over a cluster."""

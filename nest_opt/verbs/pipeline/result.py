@@ -1,0 +1,159 @@
+"""What the verbs return of pipelines."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nest_opt.conflicts import Conflict
+from nest_opt.dp.infeasible import Diagnosis
+from nest_opt.plan.evaluate import Evaluation
+from nest_opt.plan.plan import Plan
+from nest_opt.plan.violation import Violation
+from nest_opt.problem import Problem
+from nest_opt.verbs.result import Bounded
+
+Status = Literal["optimal", "relaxed", "infeasible", "interrupted"]
+Family = Literal["aligned", "free"]
+
+
+@dataclass(frozen=True)
+class RankedPlan:
+    """One of the best plans of a problem, each of other degrees or on other devices.
+
+    Attributes
+    ----------
+    plan, evaluation
+        The plan, the best of its cell, and its independent evaluation.
+    """
+
+    plan: Plan
+    evaluation: Evaluation
+
+    @property
+    def peak_bytes(self) -> int:
+        """Memory of the stage that needs the most, the reserve included."""
+        return max(stage.memory_bytes for stage in self.evaluation.stages)
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left of the usable memory on the devices of the fullest stage."""
+        return min(stage.usable_bytes - stage.memory_bytes for stage in self.evaluation.stages)
+
+
+@dataclass(frozen=True)
+class SolveResult(Bounded):
+    """What `solve` returns.
+
+    Attributes
+    ----------
+    status
+        `optimal`: the plan is the best of the aligned family. `relaxed`: the
+        best plan without the constraints of `relaxed` breaks some of them,
+        so that there is a bound and no plan. `infeasible`: the family has no
+        legal plan. `interrupted`: the best plan found so far, if any.
+    plan, evaluation
+        The plan and its independent evaluation.
+    bound_ps
+        No plan of the family has a lower objective.
+    diagnosis, conflict
+        Why there is no plan, when `infeasible`: the closest placement and what
+        would make it fit; and a minimal set of requirements that no plan keeps.
+    relaxed
+        Constraints that the search had no rule for. An `optimal` plan keeps
+        them: no plan is better even without them.
+    broken
+        What the best plan without them breaks.
+    cells, cells_pruned, wall_s
+        Size of the search, how much of it bounds settled, and its seconds.
+        Where stages may differ, the device maps of one class of
+        configurations, d and S are one more cell.
+    plans
+        The best plans, best first, in the order of ties where values are
+        equal, one for each choice of degrees and device map: as many as were
+        asked for (1 unless `top` is given), fewer if there are no more.
+    rest_bound_ps
+        No plan of other degrees and device maps than those of `plans` has a
+        lower objective; None if there is none.
+    """
+
+    problem: Problem
+    status: Status
+    plan: Plan | None
+    evaluation: Evaluation | None
+    bound_ps: int | None
+    diagnosis: Diagnosis | None
+    relaxed: tuple[str, ...]
+    cells: int
+    cells_pruned: int
+    wall_s: float
+    broken: tuple[Violation, ...] = ()
+    conflict: Conflict | None = None
+    plans: tuple[RankedPlan, ...] = ()
+    rest_bound_ps: int | None = None
+
+
+@dataclass(frozen=True)
+class ExactResult(Bounded):
+    """What `exact` returns.
+
+    Attributes
+    ----------
+    family
+        The family of placements that status and bound hold in.
+    status
+        `optimal`: no plan of the family is better (by more than the gap that
+        was asked for). `infeasible`: the family has no legal plan.
+        `feasible` and `no-solution`: the time limit came first, with or
+        without a plan. `interrupted`: a KeyboardInterrupt did.
+    plan, evaluation
+        The best plan and its independent evaluation.
+    bound_ps
+        No plan of the family has a lower objective; None if infeasible.
+    bound_vouched_by
+        Who says so: `solver` (HiGHS, as soon as the program of some cell took
+        part), `closed form` (bounds alone settled every cell), or `dynamic
+        program` (the search was interrupted before the programs' turn).
+    exact_units
+        Whether the programs' coefficients were small integers, in which no
+        tolerance of the solver can hide a unit. Otherwise its claims hold up
+        to a relative tolerance of about 1e-6.
+    start
+        What the dynamic program found first; its plan is the first incumbent.
+    conflict
+        A minimal set of requirements that no plan keeps, when `infeasible`;
+        None if the time limit or an interrupt came before it was found.
+    cells, cells_pruned, cells_solved, nodes
+        Cells of the family, how many of them a closed-form bound settled, for
+        how many programs were run, and their branch-and-bound nodes.
+    wall_s
+        Seconds, those of the dynamic program included.
+    """
+
+    problem: Problem
+    family: Family
+    status: Literal["optimal", "feasible", "infeasible", "no-solution", "interrupted"]
+    plan: Plan | None
+    evaluation: Evaluation | None
+    bound_ps: int | None
+    bound_vouched_by: Literal["solver", "closed form", "dynamic program"]
+    exact_units: bool
+    start: SolveResult
+    cells: int
+    cells_pruned: int
+    cells_solved: int
+    nodes: int
+    wall_s: float
+    conflict: Conflict | None = None
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What `verify` returns: an independent evaluation and all violations.
+
+    `evaluation` is None where the plan's form is broken. `claim_ps` is the
+    value that the file claims.
+    """
+
+    plan: Plan
+    evaluation: Evaluation | None
+    violations: tuple[Violation, ...]
+    claim_ps: int | None
