@@ -52,6 +52,7 @@ BEYOND_SCHEMA = {
     "problem-float-for-integer",  # 8.0 is an integer to a schema
     "problem-half-surrogate",
     "problem-layer-order-artifact",
+    "problem-layer-order-interleaved",
     "problem-layer-order-per-stage",
     "problem-layer-order-user-constraint",
     "problem-level-of-two-names",
