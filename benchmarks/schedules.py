@@ -2,12 +2,12 @@
 
     python benchmarks/schedules.py --count 2000 --seed 0
 
-Prints three tables. The first two are of (formula - simulated) / simulated:
+Prints four tables. The first three are of (formula - simulated) / simulated:
 random placements of the random problems of the tests, valued by each objective
-and run under 1F1B with their hops and syncs; and random stages without hops,
-under every schedule. The third is of choices: all plans of a random problem
-are simulated, and the one that an objective takes is compared with the fastest.
-`docs/schedules.md` shows all three.
+and run with their hops and syncs, under 1F1B and under every schedule; and random
+stages without hops. The fourth is of choices: all plans of a random problem are
+simulated, once of 1F1B alone and once of all schedules, and the one that an
+objective takes is compared with the fastest. `docs/schedules.md` shows them all.
 """
 
 import argparse
@@ -29,11 +29,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 import schedule_formulas as formulas  # noqa: E402
 from random_instances import random_problem  # noqa: E402
 from random_placements import random_placement  # noqa: E402
+from random_schedules import random_scheduled_placement, with_schedules  # noqa: E402
 
 from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans  # noqa: E402
 from nest_opt.cost.objective import batch_time_ps  # noqa: E402
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate  # noqa: E402
+from nest_opt.plan.placement import Placement  # noqa: E402
 from nest_opt.problem.job import OBJECTIVES, Objective  # noqa: E402
+from nest_opt.problem.schedule import SCHEDULES, ScheduleName  # noqa: E402
 from nest_opt.simulate import (  # noqa: E402
     StageTimes,
     gpipe,
@@ -43,7 +46,7 @@ from nest_opt.simulate import (  # noqa: E402
     zb_h1,
     zb_h2,
 )
-from nest_opt.simulate.plan import simulate_plan  # noqa: E402
+from nest_opt.simulate.plan import simulate_plan, stage_times  # noqa: E402
 
 # A pipeline is even where its slowest stage takes at most a tenth more than the mean.
 EVEN = 1.1
@@ -81,7 +84,39 @@ def value_ps(evaluation: Evaluation, objective: Objective) -> int:
         [stage.time_ps for stage in stages],
         [stage.sync_ps for stage in stages],
         [stage.backward_before_ps for stage in stages],
+        evaluation.schedule,
+        [stage.weight_gradient_ps for stage in stages],
     )
+
+
+def schedule_misses(seed: int) -> Iterator[Miss]:
+    """Yield what the objectives miss on a random plan of each schedule that runs one."""
+    problem = with_schedules(random_problem(seed))
+    costs = Costs(problem)
+    for name in SCHEDULES:
+        placement = random_scheduled_placement(random.Random(seed), problem, name)
+        if placement is None:
+            continue
+        evaluation = evaluate(costs, placement)
+        simulated = simulate_plan(costs, placement, evaluation).iteration_ps
+        if simulated == 0:
+            continue
+        large = evaluation.rounds >= 4 * len(evaluation.stages)
+        group = f"{name}, {'m >= 4 S' if large else 'm < 4 S'}"
+        if name == "zb-h1":
+            group += f", {_weight_group(costs, placement, evaluation)}"
+        for objective in ("fill-drain", "nest"):
+            yield f"{group}|{objective}", value_ps(evaluation, objective) / simulated - 1
+
+
+def _weight_group(costs: Costs, placement: Placement, evaluation: Evaluation) -> str:
+    """Say whether W is at most F and B, hops included, on all stages: where (69) is exact."""
+    times = stage_times(costs, placement, evaluation)
+    longest = any(
+        t.backward_weight_ps > min(t.forward_ps + t.hop_in_ps, t.backward_input_ps + t.hop_out_ps)
+        for t in times
+    )
+    return "some W > F or B" if longest else "W <= F, B"
 
 
 def _rounds_group(rounds: int, stages: int) -> str:
@@ -134,7 +169,12 @@ def stage_misses(rng: random.Random, kind: str, large: bool) -> Iterator[Miss]:
 
 def choice_misses(seed: int) -> Iterator[Miss]:
     """Yield how much slower than the fastest of all plans each objective's best plan runs."""
-    problem = random_problem(seed)
+    yield from _choices(seed, "1f1b")
+    yield from _choices(seed, *SCHEDULES)
+
+
+def _choices(seed: int, *names: ScheduleName) -> Iterator[Miss]:
+    problem = with_schedules(random_problem(seed), *names)
     costs = Costs(problem)
     plans: list[tuple[Evaluation, int]] = []
     for cell in enumerate_cells(problem):
@@ -142,14 +182,17 @@ def choice_misses(seed: int) -> Iterator[Miss]:
             if len(plans) == MOST_PLANS:
                 return
             placement = cell.placement(plan.ends, tuple(s.recompute for s in plan.stages))
-            evaluation = Evaluation("fill-drain", cell.rounds, plan.stages, plan.value_ps)
+            evaluation = Evaluation(
+                "fill-drain", cell.rounds, plan.stages, plan.value_ps, cell.schedule
+            )
             plans.append((evaluation, simulate_plan(costs, placement, evaluation).iteration_ps))
     fastest = min((simulated for _, simulated in plans), default=0)
     if fastest == 0 or len(plans) < 2:
         return
     for objective in OBJECTIVES:
         _, simulated = min(plans, key=lambda found: value_ps(found[0], objective))
-        yield f"all plans of a problem|{objective}", simulated / fastest - 1
+        group = "all schedules" if len(names) > 1 else names[0]
+        yield f"all plans of a problem, {group}|{objective}", simulated / fastest - 1
 
 
 def table(title: str, misses: Iterator[Miss]) -> Table:
@@ -181,7 +224,7 @@ def table(title: str, misses: Iterator[Miss]) -> Table:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=2000, help="plans, and pipelines per group")
     parser.add_argument("--seed", type=int, default=0)
@@ -205,6 +248,9 @@ def main() -> None:
 
     plans = of_seeds(plan_misses, options.count)
     console.print(table("random plans under 1F1B: (objective - simulated) / simulated", plans))
+    schedules = of_seeds(schedule_misses, options.count)
+    title = "random plans of every schedule: (objective - simulated) / simulated"
+    console.print(table(title, schedules))
     console.print(table("random stages: (formula - simulated) / simulated", of_stages()))
     choices = of_seeds(choice_misses, options.count // 10)
     console.print(table("each objective's choice: (its time - fastest) / fastest", choices))

@@ -113,7 +113,7 @@ def test_files_that_cannot_be_used(
 @pytest.mark.parametrize(
     ("call", "command"),
     [
-        ("if high - low > most:", "solve"),
+        ("if layers > most:", "solve"),
         ("range(len(problem.model.ids) - most)", "solve"),
         ("rng.randint(1, len(problem.model.ids))", "crosscheck"),
     ],
@@ -123,7 +123,9 @@ def test_errors_of_faces_name_their_line(folder: Path, call: str, command: str) 
     text = (folder / REGISTER).read_text()
     line = 1 + text[: text.index(call)].count("\n")
     path = folder / "failing.py"
-    path.write_text(text.replace(call, call.replace("low", "(1 // 0)").replace("len", "(1 // 0)")))
+    path.write_text(
+        text.replace(call, call.replace("layers", "(1 // 0)").replace("len", "(1 // 0)"))
+    )
     arguments: list[object] = ["crosscheck", path]
     if command == "solve":
         arguments = ["solve", folder / PROBLEM, "--register", path]

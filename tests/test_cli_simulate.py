@@ -9,10 +9,12 @@ from cli_page import PAGE, ROOT
 from cli_running import run, run_json
 
 from nest_opt import solve
-from nest_opt.cli.value import FORMULAS
+from nest_opt.cli.value import formula
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.files import read_plan
 from nest_opt.problem.files import read_problem
+from nest_opt.problem.job import OBJECTIVES, Objective
+from nest_opt.problem.schedule import ONE_F_ONE_B
 from nest_opt.simulate import peak_in_flight
 from nest_opt.simulate.plan import simulate_plan
 
@@ -59,8 +61,8 @@ def test_json_has_the_simulation(plan_path: Path) -> None:
     assert "simulation" not in run_json("verify", plan_path)
 
 
-@pytest.mark.parametrize("objective", list(FORMULAS))
-def test_the_difference_is_to_the_plan_s_objective(tmp_path: Path, objective: str) -> None:
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_difference_is_to_the_plan_s_objective(tmp_path: Path, objective: Objective) -> None:
     """The formula named is the objective's, longer or shorter than the simulation by its share."""
     data = json.loads(PROBLEM.read_text())
     data["job"]["objective"] = objective
@@ -69,7 +71,7 @@ def test_the_difference_is_to_the_plan_s_objective(tmp_path: Path, objective: st
     assert solve(read_problem(problem)).plan is not None
     assert run("solve", problem, "-o", path).exit_code == 0
     text = " ".join(run("verify", path, "--simulate", width=120).stdout.split())
-    assert f"({objective}: {FORMULAS[objective]})" in text  # type: ignore[index]
+    assert f"({objective}: {formula(objective, ONE_F_ONE_B)})" in text
     share = run_json("verify", path, "--simulate")["simulation"]["difference"]
     word = "longer" if share > 0 else "shorter"
     assert f"the formula is {abs(share):.2%} {word} than the simulation" in text

@@ -7,7 +7,7 @@ import pytest
 from nest_opt.dp.levels import NO_HOP, LevelVectors, maximal
 from nest_opt.network import HierarchicalNetwork, Network
 from nest_opt.plan.evaluate import block_groups, sync_group
-from nest_opt.plan.family import aligned_maps
+from nest_opt.plan.family import aligned_maps, count_maps
 from nest_opt.plan.placement import DeviceMap
 from nest_opt.problem import Configuration, HierarchicalSpec, SearchSpace
 
@@ -89,6 +89,26 @@ def test_level_sets_equal_those_of_the_devices(seed: int) -> None:
                     place = network, configuration, device_map, stage
                     assert stage_sets[stage] == maximal(real_stage_set(*place))
                     assert sync_sets[stage] == maximal(real_sync_set(*place))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_counting_device_maps_equals_making_them(seed: int) -> None:
+    """Without making one, the number of maps is right for every d, S, order and pitch."""
+    generator = random.Random(f"maps {seed}")
+    network = random_network(generator)
+    places = network.group_sizes[-1]
+    devices, block = generator.randint(max(1, places // 2), places), generator.randint(1, 3)
+    search = SearchSpace(
+        order=generator.choice([("pp-inner",), ("dp-inner",), ("pp-inner", "dp-inner")]),
+        pitch=generator.choice(
+            [("tight",), ("level",), ("spread",), ("tight", "level"), ("tight", "level", "spread")]
+        ),
+    )
+    for replicas in range(1, devices // block + 1):
+        stages = list(range(1, devices // (block * replicas) + 1))
+        place = network.group_sizes, devices, block, replicas
+        counts = count_maps(*place, stages, search)
+        assert counts == [len(aligned_maps(*place, count, search)) for count in stages]
 
 
 def test_maximal_keeps_what_nothing_dominates() -> None:

@@ -14,6 +14,7 @@ from nest_opt.api import SolveResult
 from nest_opt.certify.brute_force import brute_force, enumerate_cells
 from nest_opt.cli.narrowing import RUNTIME_NAMES
 from nest_opt.models.runtimes import RUNTIMES, Rule, for_runtime, keep
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 from nest_opt.problem.validation import build
 
 Alter = Callable[[dict[str, Any]], None]
@@ -172,9 +173,52 @@ def test_a_rule_alone_changes_the_plan(
 
 
 def test_every_rule_has_a_case() -> None:
-    """The rule on stages alone has a test of its own; all others are among the cases."""
+    """Rules on stages and on schedules have tests of their own; all others are among the cases."""
     names = {rule.name for rules in RUNTIMES.values() for rule in rules}
-    assert names == {case[1] for case in CASES} | {"one configuration for all stages"}
+    own = {"one configuration for all stages", *SCHEDULE_RULES.values()}
+    assert names == {case[1] for case in CASES} | own
+
+
+# For each runtime, its rule on schedules.
+SCHEDULE_RULES = {
+    "megatron": "schedules 1f1b and interleaved",
+    "deepspeed": "schedule 1f1b",
+    "torchtitan": "schedules 1f1b, gpipe and interleaved",
+}
+
+
+@pytest.mark.parametrize("runtime", list(RUNTIMES))
+def test_a_schedule_that_is_not_launched_costs_time(runtime: str) -> None:
+    """The best plan runs ZB-H1, for no memory more; what a runtime launches is slower."""
+    data = rich_data()
+    data["search"] |= {"cp": [1], "ep": [1], "tp": [1], "sp": [False], "pp": [2], "dp": [1]}
+    data["search"]["schedule"] = ["zb-h1", "1f1b"]
+    for profile in data["model"]["layer_types"]["block"]["profiles"]:
+        profile["backward_input_s"] = profile["backward_weight_s"] = profile["forward_s"]
+    problem = build(Problem, data, "problem")
+    narrowed = keep(problem, rule_of(runtime, SCHEDULE_RULES[runtime]), runtime)
+    before, after = brute_force(problem), brute_force(narrowed)
+    assert before.placement is not None
+    assert after.placement is not None
+    assert before.placement.schedule == Schedule("zb-h1")
+    assert after.placement.schedule == ONE_F_ONE_B
+    assert before.value_ps is not None
+    assert after.value_ps is not None
+    assert before.value_ps < after.value_ps
+
+
+def test_chunks_stay_for_runtimes_that_interleave() -> None:
+    """Megatron-LM and torchtitan keep interleaving and its chunks, DeepSpeed 1F1B alone."""
+    data = rich_data()
+    data["search"] |= {"schedule": ["gpipe", "interleaved", "1f1b"], "chunks": [3]}
+    problem = build(Problem, data, "problem")
+    found = {name: for_runtime(problem, name).search.schedules for name in RUNTIMES}
+    interleaved = Schedule("interleaved", 3)
+    assert found == {
+        "megatron": (ONE_F_ONE_B, interleaved),
+        "deepspeed": (ONE_F_ONE_B,),
+        "torchtitan": (ONE_F_ONE_B, Schedule("gpipe"), interleaved),
+    }
 
 
 def test_one_configuration_for_all_stages() -> None:
@@ -217,6 +261,9 @@ def test_every_face_keeps_to_the_runtime(runtime: str) -> None:
     [
         ("megatron", {"pitch": ["level"]}, "found pitch level alone, .*rank r runs on device r"),
         ("torchtitan", {"order": ["pp-inner"]}, "found order pp-inner alone, .*outermost"),
+        ("megatron", {"schedule": ["gpipe", "zb-h1"]}, "found schedule gpipe, zb-h1 alone, .*1f1b"),
+        ("deepspeed", {"schedule": ["interleaved"]}, "found schedule interleaved alone, .*1f1b"),
+        ("torchtitan", {"schedule": ["zb-h1"]}, "found schedule zb-h1 alone, .*gpipe"),
         ("deepspeed", {"cp": [2]}, "found tp=1 cp=2 .* alone, .*no context parallelism"),
     ],
 )

@@ -13,7 +13,7 @@ import click
 
 from nest_opt.api import SolveResult, VerifyResult
 from nest_opt.cli.explain import Failure, failure, group_levels
-from nest_opt.cli.value import FORMULAS, objective_terms, sequences_per_s, utilisation
+from nest_opt.cli.value import formula, objective_terms, sequences_per_s, utilisation
 from nest_opt.cost.units import to_s
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation, evaluated_objective
 from nest_opt.plan.plan import Plan
@@ -165,7 +165,7 @@ def explanation_json(plan: Plan, evaluation: Evaluation | None) -> Object:
     """Return the terms of the objective and of every stage."""
     terms = objective_terms(evaluation) if evaluation else {}
     return {
-        "formula": FORMULAS[evaluation.objective] if evaluation else None,
+        "formula": formula(evaluation.objective, evaluation.schedule) if evaluation else None,
         "terms": [{"term": name, **time_json("value", value)} for name, value in terms.items()],
         "microbatches_per_pipeline": evaluation.rounds if evaluation else None,
         "stages": [
@@ -246,6 +246,8 @@ def degrees_json(plan: Plan) -> Object:
         "dp": plan.dp,
         "zero": plan.zero,
         "pp": len(plan.stages),
+        "schedule": plan.schedule,
+        "chunks": plan.placement().schedule.chunks,
         "order": plan.order,
         "pitch": plan.pitch,
     }
@@ -257,6 +259,7 @@ def _stage(plan: Plan, number: int) -> Object:
     return {
         "stage": number,
         "layers": list(stage.layers),
+        "intervals": [list(chunk) for chunk in plan.placement().intervals[number]],
         "recompute": stage.recompute,
         "tp": configuration.tp,
         "sp": configuration.sp,
@@ -284,6 +287,7 @@ def _stage_costs(plan: Plan, evaluation: Evaluation | None, number: int) -> Obje
         **_stage_totals(evaluation, number),
         "time_terms_ps": {name: str(value) for name, value in stage.time_terms_ps.items()},
         "sync_terms_ps": {name: str(value) for name, value in stage.sync_terms_ps.items()},
+        "weight_gradient_ps": str(stage.weight_gradient_ps),
         "backward_before_ps": str(stage.backward_before_ps),
         "exposed_sync_ps": str(stage.exposed_sync_ps),
         "in_flight": stage.in_flight,

@@ -227,4 +227,9 @@ def _legend(plan: Plan, name: str, group: int, drawn: _Drawn) -> RenderableType:
     nested = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1]
     if len(nested) > 1:
         rows["blocks"] = f"ranks in a block: {', then '.join(nested)}, the first fastest"
+    schedule = plan.placement().schedule
+    if schedule.is_interleaved:
+        rows["chunks"] = (
+            f"{schedule.chunks} on each stage, in turn: the last stage passes on to the first"
+        )
     return facts(rows)

@@ -1,6 +1,6 @@
 """Tables with one plan a row: the best plans, and the memory-time front."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -22,8 +22,14 @@ from nest_opt.plan.plan import Plan
 DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
 
 
-def degree_cells(plan: Plan) -> list[str]:
-    """Return the cells under `DEGREES`."""
+def degree_names(plans: Iterable[Plan | None]) -> tuple[str, ...]:
+    """Return the columns of a table of plans' degrees; `schedule` where any is not 1F1B."""
+    other = any(plan and plan.schedule != "1f1b" for plan in plans)
+    return (*DEGREES, "schedule") if other else DEGREES
+
+
+def degree_cells(plan: Plan, names: Sequence[str]) -> list[str]:
+    """Return the cells under the columns of `degree_names`."""
     stages = plan.configurations
     return [
         str(plan.microbatch),
@@ -31,7 +37,14 @@ def degree_cells(plan: Plan) -> list[str]:
         *map(str, (plan.cp, plan.ep)),
         by_stage(["on" if k.sp else "off" for k in stages]),
         *map(str, (plan.dp, len(stages))),
+        *([_schedule_text(plan)] if "schedule" in names else []),
     ]
+
+
+def _schedule_text(plan: Plan) -> str:
+    """Return a plan's schedule, with its chunks as a factor."""
+    schedule = plan.placement().schedule
+    return f"{schedule.name} x{schedule.chunks}" if schedule.is_interleaved else schedule.name
 
 
 def _map_text(plan: Plan) -> str:
@@ -55,8 +68,9 @@ def excess(each: RankedPlan, first: RankedPlan) -> float | None:
 
 def ranking_report(result: SolveResult) -> Iterator[RenderableType]:
     """Yield a table of the best plans, and what is known of all others."""
+    names = degree_names(each.plan for each in result.plans)
     table = plan_table(
-        "#", "per batch", "change", *DEGREES, "inner,\npitch", "devices", "least\nfree"
+        "#", "per batch", "change", *names, "inner,\npitch", "devices", "least\nfree"
     )
     for rank, each in enumerate(result.plans, start=1):
         plan = each.plan
@@ -64,7 +78,7 @@ def ranking_report(result: SolveResult) -> Iterator[RenderableType]:
             str(rank),
             seconds_text(each.evaluation.value_ps),
             change_text(excess(each, result.plans[0])),
-            *degree_cells(plan),
+            *degree_cells(plan, names),
             _map_text(plan),
             f"{plan.placement().device_map.devices_used:,}",
             bytes_text(each.free_bytes),
@@ -84,14 +98,15 @@ def _rest_text(result: SolveResult) -> str:
 
 def front_report(found: FrontResult) -> Iterator[RenderableType]:
     """Yield a table of the memory-time front, and what is known below it."""
-    table = plan_table("memory", "per batch", "change", *DEGREES, "inner,\npitch", "devices")
+    names = degree_names(each.plan for each in found.points)
+    table = plan_table("memory", "per batch", "change", *names, "inner,\npitch", "devices")
     for each in found.points:
         plan = each.plan
         table.add_row(
             bytes_text(each.peak_bytes),
             seconds_text(each.evaluation.value_ps),
             change_text(excess(each, found.points[0])),
-            *degree_cells(plan),
+            *degree_cells(plan, names),
             _map_text(plan),
             f"{plan.placement().device_map.devices_used:,}",
         )

@@ -1,4 +1,4 @@
-"""What `verify --simulate` adds: the plan run under 1F1B, beside the objective's formula."""
+"""What `verify --simulate` adds: the plan run under its schedule, beside the formula."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from nest_opt.api import VerifyResult
 from nest_opt.cli.json_output import Object, time_json
 from nest_opt.cli.stage_table import facts
 from nest_opt.cli.units import count_text, exact_seconds_text, time_text
-from nest_opt.cli.value import FORMULAS
+from nest_opt.cli.value import formula
 from nest_opt.plan.evaluate import Costs, Evaluation
 from nest_opt.simulate import Event, Simulation, peak_in_flight
 from nest_opt.simulate.plan import simulate_plan
@@ -52,6 +52,7 @@ def simulation_json(found: SimulatedPlan | None) -> Object | None:
     run = found.simulation
     return {
         "schedule": run.schedule.name,
+        "chunks": run.schedule.chunks,
         "hops": "blocking",
         **time_json("iteration", run.iteration_ps),
         **time_json("compute", run.compute_ps),
@@ -80,17 +81,25 @@ def simulation_report(found: SimulatedPlan | None) -> Iterator[RenderableType]:
     schedule = run.schedule
     yield facts(
         {
-            "simulated": f"{exact_seconds_text(run.iteration_ps)} (1F1B of "
+            "simulated": f"{exact_seconds_text(run.iteration_ps)} ({_title(evaluation)} of "
             f"{count_text(schedule.devices, 'stage')} and {count_text(schedule.rounds, 'round')}, "
             "event by event)",
             "formula": f"{exact_seconds_text(evaluation.value_ps)} "
-            f"({evaluation.objective}: {FORMULAS[evaluation.objective]})",
+            f"({evaluation.objective}: {formula(evaluation.objective, evaluation.schedule)})",
             "difference": _difference_text(found),
         }
     )
     yield _stage_table(run)
     if schedule.rounds <= _MOST_ROUNDS and schedule.devices <= _MOST_STAGES and run.compute_ps:
         yield from _timeline(run)
+
+
+def _title(evaluation: Evaluation) -> str:
+    """Return a schedule's name in prose."""
+    schedule = evaluation.schedule
+    if schedule.is_interleaved:
+        return f"interleaved 1F1B with {schedule.chunks} chunks"
+    return {"1f1b": "1F1B", "gpipe": "GPipe", "zb-h1": "ZB-H1"}[schedule.name]
 
 
 def _difference_text(found: SimulatedPlan) -> str:
@@ -118,14 +127,20 @@ def _stage_table(run: Simulation) -> Table:
 
 
 def _timeline(run: Simulation) -> Iterator[RenderableType]:
-    """Yield a line per stage: digits are forwards, letters backwards, dots are idle."""
+    """Yield a line per stage: digits are forwards, letters backwards, dots are idle.
+
+    Where the weights' gradients are apart, they are capital letters.
+    """
     for stage, timeline in enumerate(run.timelines):
         line = ["."] * _COLUMNS
         for event in timeline:
             for column in range(_column(event.start_ps, run), _column(event.end_ps, run)):
                 line[column] = _mark(event)
         yield Text(f"stage {stage:>2}  {''.join(line)}", no_wrap=True)
-    yield Text("digits: forward of a microbatch; letters: backward (a is 0); dots: idle")
+    letters = "letters: backward (a is 0)"
+    if run.schedule.name == "zb-h1":
+        letters = "letters: gradients of its input (a is 0), capitals: of the weights"
+    yield Text(f"digits: forward of a microbatch; {letters}; dots: idle")
 
 
 def _column(time_ps: int, run: Simulation) -> int:
@@ -134,4 +149,6 @@ def _column(time_ps: int, run: Simulation) -> int:
 
 
 def _mark(event: Event) -> str:
-    return str(event.microbatch) if event.kind == "F" else "abcdefghij"[event.microbatch]
+    if event.kind == "F":
+        return str(event.microbatch)
+    return ("ABCDEFGHIJ" if event.kind == "W" else "abcdefghij")[event.microbatch]

@@ -16,7 +16,8 @@ from nest_opt.cli.units import (
     percent_text,
     time_text,
 )
-from nest_opt.cli.value import FORMULAS, objective_terms
+from nest_opt.cli.value import Term, fills_ps, formula, value_terms
+from nest_opt.cost.schedule import drains
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
 
@@ -45,34 +46,37 @@ def _term_table() -> Table:
 def _objective(plan: Plan, evaluation: Evaluation) -> RenderableType:
     """Return the objective's formula with the value of each term."""
     table = _term_table()
-    rounds, stages = evaluation.rounds, len(plan.stages)
     table.add_row(
         Text("value".ljust(_NAME_WIDTH), style="bold"),
         Text(exact_seconds_text(evaluation.value_ps), style="bold"),
-        f"{FORMULAS[evaluation.objective]}, with m = {rounds:,} and S = {stages:,}",
+        f"{formula(evaluation.objective, evaluation.schedule)}, {_symbols(evaluation)}",
     )
-    for name, value in objective_terms(evaluation).items():
-        table.add_row(f"  {name}", exact_seconds_text(value), _of_stage(name, evaluation))
+    for term in value_terms(evaluation):
+        table.add_row(f"  {term.name}", exact_seconds_text(term.value_ps), _of_stage(term))
     return table
 
 
-def _of_stage(term: str, evaluation: Evaluation) -> str:
+def _symbols(evaluation: Evaluation) -> str:
+    """Return what the letters of the formula are."""
+    rounds, stages, schedule = evaluation.rounds, len(evaluation.stages), evaluation.schedule
+    if schedule.is_interleaved:
+        return f"with m = {rounds:,}, S = {stages:,} and v = {schedule.chunks:,}"
+    text = f"with m = {rounds:,} and S = {stages:,}"
+    return f"{text}, f = max(0, F - 2 W)" if schedule.name == "zb-h1" else text
+
+
+def _of_stage(term: Term) -> str:
     """Return which stage a maximum comes from."""
-    sizes = {
-        "F": [stage.time_ps for stage in evaluation.stages],
-        "X": [stage.exposed_sync_ps for stage in evaluation.stages],
-        "Y": [stage.sync_ps for stage in evaluation.stages],
-    }
-    if "max" not in term:
+    if not term.sizes_ps:
         return ""
-    values = sizes[term[-1]]
-    return f"{term[-1]} of stage {values.index(max(values))} is {time_text(max(values))}"
+    largest = max(term.sizes_ps)
+    return f"{term.of} of stage {term.sizes_ps.index(largest)} is {time_text(largest)}"
 
 
 def _stage_title(plan: Plan, number: int, stage: StageEvaluation) -> Text:
-    names = plan.stages[number].layers
+    names, sizes = plan.stages[number].layers, plan.stages[number].chunks
     return Text(
-        f"stage {number}: {layers_text(names, plan.problem.model.index)} "
+        f"stage {number}: {layers_text(names, sizes, plan.problem.model.index)} "
         f"({count_text(len(names), 'layer')}), "
         f"recompute {stage.recompute}",
         style="bold",
@@ -89,18 +93,26 @@ def _stage_terms(plan: Plan, evaluation: Evaluation, number: int) -> Table:
     for name, value in stage.time_terms_ps.items():
         level = levels.get(name.removesuffix(" collectives"))
         _add(table, f"  {name}", time_text(value), _over(level))
+    if evaluation.schedule.name == "zb-h1":
+        weight, fill = stage.weight_gradient_ps, fills_ps(evaluation)[number]
+        _add(table, "W, weight gradients", time_text(weight), "of the backward")
+        _add(table, "f, fill", time_text(fill), "F less twice W, at least 0")
     _add(table, "Y, sync per batch", time_text(stage.sync_ps), "")
     for name, value in stage.sync_terms_ps.items():
         _add(table, f"  {name}", time_text(value), _over(levels.get(name)))
     if evaluation.objective == "fill-drain":
         note = f"Y less {time_text(stage.backward_before_ps)} of backward before it"
+        if not drains(evaluation.schedule):
+            note = "all of Y: the stages end at about the same time"
         _add(table, "X, exposed sync", time_text(stage.exposed_sync_ps), note)
     used, usable = stage.memory_bytes, stage.usable_bytes
     share = f"{percent_text(used, usable)} of {bytes_text(usable)} usable"
     _add(table, "memory on each device", bytes_text(used), share)
     for name, size in stage.memory_terms_bytes.items():
-        flight = f"{stage.in_flight} in flight" if name == "stash" else ""
-        _add(table, f"  {name}", bytes_text(size), flight)
+        flight = f"{stage.in_flight} in flight" + (
+            ", each as the chunk with the largest" if evaluation.schedule.is_interleaved else ""
+        )
+        _add(table, f"  {name}", bytes_text(size), flight if name == "stash" else "")
     return table
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from nest_opt.api import SolveResult
 from nest_opt.cli.console import printable
 from nest_opt.cli.explain import failure, shortage_text
-from nest_opt.cli.plan_table import DEGREES, degree_cells
+from nest_opt.cli.plan_table import degree_cells, degree_names
 from nest_opt.cli.stage_table import facts
 from nest_opt.cli.units import bytes_text, change_text, seconds_text
 from nest_opt.cli.what_if import WhatIf
@@ -23,11 +23,15 @@ def what_if_report(best: SolveResult, answers: Sequence[WhatIf]) -> Iterator[Ren
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
     table.add_column("what if", overflow="fold")
-    for name in ("per batch", "change", *DEGREES, "free on the\nfullest stage"):
+    results = [best, *(answer.result for answer in answers if answer.result)]
+    names = degree_names(result.plan for result in results)
+    for name in ("per batch", "change", *names, "free on the\nfullest stage"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("(best plan)", *_cells(best, None))
+    table.add_row("(best plan)", *_cells(best, None, names))
     for answer in answers:
-        cells = ["none"] if answer.result is None else _cells(answer.result, best.evaluation)
+        cells = ["none"]
+        if answer.result is not None:
+            cells = _cells(answer.result, best.evaluation, names)
         table.add_row(printable(answer.question.text), *cells)
     yield table
     reasons = {
@@ -65,7 +69,7 @@ def fullest_stage(evaluation: Evaluation) -> tuple[int, StageEvaluation]:
     return number, evaluation.stages[number]
 
 
-def _cells(result: SolveResult, best: Evaluation | None) -> list[str]:
+def _cells(result: SolveResult, best: Evaluation | None, names: Sequence[str]) -> list[str]:
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
         return ["none"]
@@ -73,6 +77,6 @@ def _cells(result: SolveResult, best: Evaluation | None) -> list[str]:
     return [
         seconds_text(evaluation.value_ps),
         change_text(change(result, best)),
-        *degree_cells(plan),
+        *degree_cells(plan, names),
         bytes_text(stage.usable_bytes - stage.memory_bytes),
     ]

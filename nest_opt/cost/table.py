@@ -7,7 +7,7 @@ table afterwards is exact. `nest_opt.cost.build` computes it, `nest_opt.cost.tab
 writes and reads it (`docs/cost_table.md` specifies the format).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -146,6 +146,37 @@ class CostTable:
     def layer_count(self) -> int:
         """n, the number of layers."""
         return len(self.layer_rows)
+
+
+def row_times(
+    costs: PairCosts, configuration: Configuration, levels: Sequence[int]
+) -> dict[Recompute, Row]:
+    """Return the time of each row under each mode, hops aside: (8) and (9).
+
+    `levels` are those of the tp, cp and ep groups. `none` is always there.
+    """
+    groups = [
+        (group, level)
+        for group, level in zip(GROUPS, levels, strict=False)
+        if configuration.degree(group) > 1
+    ]
+    forward = _added(
+        costs.forward_ps, *(costs.forward_collective_ps[group][level] for group, level in groups)
+    )
+    plain = _added(
+        forward,
+        costs.backward_ps,
+        *(costs.backward_collective_ps[group][level] for group, level in groups),
+    )
+    repeated: dict[Recompute, Row] = {"selective": costs.repeated_forward_ps, "full": forward}
+    return {
+        "none": plain,
+        **{mode: _added(plain, row) for mode, row in repeated.items() if mode in costs.stash_bytes},
+    }
+
+
+def _added(*rows: Row) -> Row:
+    return tuple(map(sum, zip(*rows, strict=True)))
 
 
 def copies(configuration: Configuration, parameter_class: ParameterClass, replicas: int) -> int:

@@ -16,7 +16,7 @@ from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.units import to_ps
 from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
 from nest_opt.dp.cuts import EndsAndOrder, Held
-from nest_opt.dp.source import Group, MemoryCase
+from nest_opt.dp.source import Bundle, Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
@@ -189,7 +189,16 @@ class ArtifactSource:
         """Return ends and order of the stages that end at these cuts: the listed one."""
         return tuple(path), None
 
-    def groups(self) -> list[Group]:
+    def bundles(self) -> Iterator[Bundle]:
+        """Yield the groups of each b and t, with bounds that cannot be had better in short."""
+        by_pair: dict[tuple[int, Configuration], list[Group]] = {}
+        for group in self._groups():
+            by_pair.setdefault(group.pair, []).append(group)
+        for groups in by_pair.values():
+            bounds = np.array([group.bound_ps for group in groups], np.float64)
+            yield Bundle(bounds, groups.__getitem__)
+
+    def _groups(self) -> list[Group]:
         """Return every (t, S, d) with its bound: the least bottleneck, one layer's all-reduce."""
         groups = []
         search = self._problem.search
@@ -217,13 +226,18 @@ class ArtifactSource:
                     )  # fmt: skip
         return groups
 
-    def refined_bound_ps(self, group: Group) -> int | None:
-        """Return the group's bound: it cannot be had better without solving its cell."""
+    @property
+    def refinements(self) -> int:
+        """None: a bound cannot be had better without solving the cell."""
+        return 0
+
+    def refined_bound_ps(self, group: Group, step: int) -> int | None:
+        """Return the group's bound."""
         return group.bound_ps
 
-    def cell_count(self, group: Group) -> int:
-        """Return 1."""
-        return 1
+    def cell_count(self) -> int:
+        """Return the number of groups: each has one cell."""
+        return len(self._groups())
 
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's one cell."""

@@ -1,8 +1,9 @@
 """The default cost model's cells of the aligned family, with their bounds."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from itertools import product
+from operator import add
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -10,7 +11,9 @@ import numpy as np
 from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight, rounds_per_batch
-from nest_opt.cost.sharding import Sharding, round_times
+from nest_opt.cost.sharding import Sharding, round_times, sharded_pair
+from nest_opt.cost.table import Row, row_times
+from nest_opt.dp.capacity import Layers, room
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.cuts import EndsAndOrder, Held, cuts_of
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
@@ -22,12 +25,12 @@ from nest_opt.dp.matrices import (
     StageKey,
 )
 from nest_opt.dp.rules import restriction
-from nest_opt.dp.source import Group, MemoryCase
+from nest_opt.dp.source import Bundle, Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
-from nest_opt.plan.family import aligned_maps
+from nest_opt.plan.family import aligned_maps, count_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
-from nest_opt.problem.profile import Recompute
+from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B
 
 Key = TypeVar("Key")
@@ -115,62 +118,76 @@ class DefaultSource:
             self._vectors[configuration] = LevelVectors(self._group_sizes, configuration)
         return self._vectors[configuration]
 
-    def groups(self) -> list[Group]:
-        """Return every group with a bound in closed form, memory aside."""
-        return [
-            group
-            for pair in self._table.pairs
-            if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1])
-            for group in self._groups_of(pair)
-        ]
+    def bundles(self) -> Iterator[Bundle]:
+        """Yield the groups of each pair and d, with a bound in closed form, memory aside."""
+        for pair in self._table.pairs:
+            if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1]):
+                for replicas in filter(self._restriction.allows_replicas, self._replicas[pair]):
+                    yield self._bundle(pair, replicas)
 
     def may_have_tp(self, configuration: Configuration) -> bool:
         """Whether some device map keeps tp groups on the levels that they may use."""
         most = self._restriction.highest_tp_level
         return most is None or self.least_levels(configuration)[0] <= most
 
-    def _groups_of(self, pair: tuple[int, Configuration]) -> Iterator[Group]:
-        """Yield the groups of a pair: sums over all layers, even shares, the largest layer.
+    def _bundle(self, pair: tuple[int, Configuration], replicas: int) -> Bundle:
+        """Return the groups of a pair and d: sums over all layers, even shares, the largest layer.
 
         No stage is on lower levels than `least_levels`, every cut costs the
         hops of two stages, and the slowest stage has at least an even share
         of all time and the largest layer.
         """
-        microbatch, configuration = pair
-        a = configuration.block_size
-        job = self._problem.job
-        *inside, hop = self.least_levels(configuration)
-        times = self.matrices(pair).plain_layer_times(tuple(inside))
-        per_cut = 2 * self.matrices(pair).least_hop(hop)
-        for replicas in self._replicas[pair]:
-            rounds = rounds_per_batch(job, microbatch, configuration.ep, replicas)
-            assert rounds is not None
-            if not self._restriction.allows_replicas(replicas):
-                continue
-            all_stages = range(1, self._most_stages(configuration, replicas) + 1)
-            for zero, stages in product(self._zero, all_stages):
-                if not self.allows_stages(stages):
-                    continue
-                layers, largest = self._plain(pair, times, Sharding(zero, replicas, rounds))
-                total = layers + (stages - 1) * per_cut
-                slowest = max(largest, -(-total // stages))
-                weights = objective_weights(job.objective, stages, rounds)
-                bound = weights.sum_weight * total + weights.max_weight * slowest
-                yield Group(
-                    bound, a * replicas * stages, stages, replicas, microbatch, configuration,
-                    rounds, zero,
-                )  # fmt: skip
+        objective, rounds = self._problem.job.objective, self._rounds(pair, replicas)
+        per_cut = 2 * self.matrices(pair).least_hop(self.least_levels(pair[1])[-1])
+        choices = [
+            stages
+            for stages in range(1, self._most_stages(pair[1], replicas) + 1)
+            if self.allows_stages(stages)
+        ]
+        stages = np.array(choices, np.float64)
+        weights = [objective_weights(objective, count, rounds) for count in choices]
+        sums = np.array([each.sum_weight for each in weights], np.float64)
+        loads = np.array([each.max_weight for each in weights], np.float64)
+        bounds = []
+        for zero in self._zero:
+            layers, largest = self._plain(pair, Sharding(zero, replicas, rounds))
+            total = layers + (stages - 1) * per_cut
+            bounds.append(sums * total + loads * np.maximum(largest, total / stages))
 
-    def _plain(
-        self, pair: tuple[int, Configuration], times: Array, sharding: Sharding
-    ) -> tuple[int, int]:
+        def group(place: int) -> Group:
+            level, number = divmod(place, len(choices))
+            devices = pair[1].block_size * replicas * choices[number]
+            return Group(0, devices, choices[number], replicas, *pair, rounds, self._zero[level])
+
+        return Bundle(np.concatenate(bounds), group)
+
+    def _rounds(self, pair: tuple[int, Configuration], replicas: int) -> int:
+        rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
+        assert rounds is not None
+        return rounds
+
+    def _plain(self, pair: tuple[int, Configuration], sharding: Sharding) -> tuple[int, int]:
         """Return (sum, largest) of the layers' times with the least that rounds add to them."""
-        if sharding.round_operations:
-            least = self.least_sync_levels(pair[1], sharding.replicas)
-            rounds = round_times(self._table, pair, sharding, least)
-            if rounds is not None:
-                times = times + np.array(rounds, np.int64)[self._rows]
+        times = self.layer_times(pair, sharding)
         return int(times.sum()), int(times.max())
+
+    def layer_times(self, pair: tuple[int, Configuration], sharding: Sharding) -> Array:
+        """Return the least time of each layer, hops and recomputation aside."""
+        rows = np.array(self._least_times(pair, sharding)["none"], np.int64)
+        layers: Array = rows[self._rows]
+        return layers
+
+    def _least_times(
+        self, pair: tuple[int, Configuration], sharding: Sharding
+    ) -> dict[Recompute, Row]:
+        """Return each row's time by mode, hops aside, with all groups at their least levels."""
+        inside = self.least_levels(pair[1])[:3]
+        times = row_times(self._table.pairs[pair], pair[1], inside)
+        least = self.least_sync_levels(pair[1], sharding.replicas)
+        rounds = round_times(self._table, pair, sharding, least)
+        if rounds is None:
+            return times
+        return {mode: tuple(map(add, row, rounds)) for mode, row in times.items()}
 
     def allows_stages(self, stages: int) -> bool:
         """Whether search space and constraints allow a number of stages."""
@@ -190,26 +207,63 @@ class DefaultSource:
         spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), configuration.block_size)
         return tuple(map(self.vectors(configuration).level_of_span, spans))
 
-    def refined_bound_ps(self, group: Group) -> int | None:
-        """Return a bound from the interval DP at the least levels, with memory and sync."""
+    @property
+    def refinements(self) -> int:
+        """Two: room for layers, and the interval DP."""
+        return 2
+
+    def refined_bound_ps(self, group: Group, step: int) -> int | None:
+        """Return a bound that knows memory and sync: by room for layers, or by the interval DP.
+
+        Both are at the least levels.
+        """
         sharding = _sharding_of(group)
-        if group.stages < self.matrices(group.pair, sharding).least_stages:
+        found = self._roomy(group) if step == 0 else self._relaxed(group)
+        if found is None:
             return None
-        slowest, total = self._relaxed(group)
-        if total >= INFINITE:
-            return None
+        slowest, total = found
         weights = objective_weights(self._problem.job.objective, group.stages, group.rounds)
         bound = weights.sum_weight * total + weights.max_weight * slowest
-        if weights.sync:
+        if step and weights.sync:
             bound += self._least_sync(sharding, group.pair, group.stages)
         return bound
 
-    def _relaxed(self, group: Group) -> tuple[int, int]:
-        """Return (least max F, least sum F) at the least levels possible.
+    def _roomy(self, group: Group) -> tuple[int, int] | None:
+        """Return bounds on (max F, sum F) from room for layers; None if there is not enough."""
+        sharding, stages = _sharding_of(group), group.stages
+        costs = sharded_pair(self._table, group.pair, sharding)
+        times = self._least_times(group.pair, sharding)
+        plain = self.layer_times(group.pair, sharding)
+        hop = self.matrices(group.pair).least_hop(self.least_levels(group.configuration)[-1])
+        hops = np.full(stages, 2 * hop, np.int64)
+        hops[[0, -1]] = hop if stages > 1 else 0
+        flights = [in_flight(ONE_F_ONE_B, stage, stages, group.rounds) for stage in range(stages)]
+        row, count = Counter(self._table.layer_rows).most_common(1)[0]
+        modes = [mode for mode in RECOMPUTE_MODES if mode in costs.stash_bytes]
+        layers = Layers(
+            count,
+            [times[mode][row] for mode in modes],
+            costs.states_bytes[row],
+            [costs.stash_bytes[mode][row] for mode in modes],
+            [costs.work_bytes[mode][row] for mode in modes],
+        )
+        free = self._table.usable_bytes - self._table.reserve_bytes
+        rooms = room(layers, free, np.array(flights, np.int64), hops)
+        if not rooms.has_all():
+            return None
+        total = int(plain.sum()) + int(hops.sum()) + rooms.least_repeats()
+        total += count * (layers.time_ps[0] - times["none"][row])
+        largest = int(plain.max()) + int(hops.min())
+        return rooms.least_slowest(max(largest, -(-total // stages))), total
+
+    def _relaxed(self, group: Group) -> tuple[int, int] | None:
+        """Return (least max F, least sum F) at the least levels; None if nothing fits.
 
         Ends of pipelines with the same stashes and pins are found once.
         """
         sharding, stages = _sharding_of(group), group.stages
+        if stages < self.matrices(group.pair, sharding).least_stages:
+            return None
         key = (
             group.pair, min(group.rounds, stages), stages,
             sharding if sharding.zero else NOTHING_SHARDED,
@@ -228,7 +282,7 @@ class DefaultSource:
                 flight = in_flight(ONE_F_ONE_B, stage, stages, group.rounds)
                 keys.append((levels, flight, held, shared))
             self._least[key] = matrices.least(keys[::-1])
-        return self._least[key]
+        return self._least[key] if self._least[key][1] < INFINITE else None
 
     def _least_sync(self, sharding: Sharding, pair: tuple[int, Configuration], stages: int) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.
@@ -265,9 +319,26 @@ class DefaultSource:
             )
         ]
 
-    def cell_count(self, group: Group) -> int:
-        """Return the number of the group's cells."""
-        return len(self._maps(group.configuration.block_size, group.replicas, group.stages))
+    def cell_count(self) -> int:
+        """Return the number of cells of all groups."""
+        shapes = Counter(
+            (pair[1].block_size, replicas)
+            for pair in self._table.pairs
+            if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1])
+            for replicas in filter(self._restriction.allows_replicas, self._replicas[pair])
+        )
+        maps = sum(count * self._map_count(*shape) for shape, count in shapes.items())
+        return len(self._zero) * maps
+
+    def _map_count(self, block_size: int, replicas: int) -> int:
+        """Return the number of device maps of all S."""
+        most = min(self._table.layer_count, self._devices // (block_size * replicas))
+        stages = [count for count in range(1, most + 1) if self.allows_stages(count)]
+        return sum(
+            count_maps(
+                self._group_sizes, self._devices, block_size, replicas, stages, self._problem.search
+            )
+        )
 
     def _maps(self, block_size: int, replicas: int, stages: int) -> list[DeviceMap]:
         key = (block_size, replicas, stages)

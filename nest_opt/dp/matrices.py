@@ -12,13 +12,13 @@ from typing import TypeAlias, overload
 import numpy as np
 
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
-from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, copies
+from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, copies, row_times
 from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
 from nest_opt.dp.cuts import Cuts, Held, ListedCuts
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
 from nest_opt.dp.rules import Restriction
 from nest_opt.problem import Configuration
-from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Recompute
+from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 
 # Matrices kept of each sort and pair, by entries (8 bytes each); what was
 # dropped is computed anew.
@@ -186,31 +186,18 @@ class PairMatrices:
     def _member_times(self, member: Levels) -> dict[Recompute, Array]:
         """Return F without recomputation and under each mode, at one tuple of levels."""
         *group_levels, hop_in, hop_out = member
-        costs = self._costs
-        forward, backward = self._prefix(costs.forward_ps), self.backward_prefix.copy()
-        for group, level in zip(GROUPS, group_levels, strict=True):
-            if self._configuration.degree(group) > 1:
-                forward += self._prefix(costs.forward_collective_ps[group][level])
-                backward += self._prefix(costs.backward_collective_ps[group][level])
-        plain = self._intervals(forward + backward)
+        hops = np.zeros(self._empty.shape, np.int64)
         if self.is_forbidden(member):
-            plain = np.full_like(plain, INFINITE)
+            hops = np.full_like(hops, INFINITE)
         else:
             if hop_in != NO_HOP:
-                plain = plain + np.array(costs.hop_ps[hop_in], np.int64)[:, None]
+                hops += np.array(self._costs.hop_ps[hop_in], np.int64)[:, None]
             if hop_out != NO_HOP:
-                plain = plain + np.array(costs.hop_ps[hop_out], np.int64)[None, :]
-        repeated: dict[Recompute, Array] = {
-            "selective": self._prefix(costs.repeated_forward_ps),
-            "full": forward,
-        }
+                hops += np.array(self._costs.hop_ps[hop_out], np.int64)[None, :]
+        rows = row_times(self._costs, self._configuration, group_levels)
         return {
-            "none": plain,
-            **{
-                mode: np.minimum(plain + self._intervals(prefix), INFINITE)
-                for mode, prefix in repeated.items()
-                if mode in self.modes
-            },
+            mode: np.minimum(self._intervals(self._prefix(row)) + hops, INFINITE)
+            for mode, row in rows.items()
         }
 
     def is_forbidden(self, member: Levels) -> bool:
@@ -289,12 +276,6 @@ class PairMatrices:
         hidden = self.backward_prefix[:, None]
         exposed: Array = np.maximum(self.sync(replicas, levels) - hidden, 0)
         return exposed
-
-    def plain_layer_times(self, levels: Levels) -> Array:
-        """Return F of each layer alone at a tuple of levels: no hop, no recomputation."""
-        times = self._member_times((*levels[:3], NO_HOP, NO_HOP))
-        alone: Array = times["none"][self._cuts.alone]
-        return alone
 
     def least_hop(self, level: int) -> int:
         """Return the least time of a hop over a cut between two layers, 0 if there is none."""

@@ -3,10 +3,10 @@
 from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heappush
 from typing import Literal, NamedTuple
 
-from nest_opt.dp.source import CellSource, Group
+from nest_opt.dp.source import Bundle, CellSource, Group
 from nest_opt.dp.thresholds import least_value, smallest_ends
 from nest_opt.plan.placement import Cell, Placement
 
@@ -39,8 +39,8 @@ class SearchResult:
     rest_bound_ps
         No cell outside the ranking has a lower value; None if there is none.
     cells, cells_pruned
-        Cells of the search space (of those reached, if interrupted), and how
-        many of them a bound settled.
+        Cells of the search space, and how many of them were not solved: a
+        bound settled them or, if interrupted, they were not reached.
     """
 
     status: Status
@@ -136,10 +136,9 @@ def search(
             for number, cell in enumerate(source.cells(group)):
                 solved += _try(source, group, number, cell, best)
             queue.finish()
-        queue.count_rest()
     except KeyboardInterrupt:
         status = "interrupted"
-    cells = queue.cells
+    cells = source.cell_count()
     if not best.entries and status == "optimal":
         return SearchResult("infeasible", (), None, cells, cells - solved)
     left = queue.bound_ps()
@@ -157,68 +156,85 @@ def search(
     )
 
 
+class _Open(NamedTuple):
+    """Groups that may hold a better plan: one, or those of a bundle from a rank on."""
+
+    bound_ps: int
+    serial: int
+    group: Group | None
+    step: int
+    bundle: Bundle | None = None
+
+
 class _Queue:
-    """Groups by bound; a group's costlier bound is taken when its first one is the least.
+    """Groups by bound; a group's costlier bounds are taken when its last one is the least.
 
     Attributes
     ----------
     done, total
         Groups that need not be looked at again, and all groups.
-    cells
-        Cells in the groups done.
     """
 
     def __init__(self, source: CellSource) -> None:
         self._source = source
-        # (bound, place, refined, group): equal bounds in the order of ties.
-        self._heap: list[tuple[int, tuple[object, ...], bool, Group]] = []
-        self._current: tuple[int, Group] | None = None
+        self._heap: list[_Open] = []
+        self._serial = 0
+        self._current: Group | None = None
         self._filled = False
-        self.done = self.total = self.cells = 0
+        self.done = self.total = 0
 
     def fill(self) -> None:
         """Ask the source for all groups."""
-        groups = self._source.groups()
-        self._heap = [(group.bound_ps, group.place, False, group) for group in groups]
-        heapify(self._heap)
-        self.total = len(groups)
+        for bundle in self._source.bundles():
+            self.total += len(bundle)
+            if len(bundle):
+                self._push(bundle.bound_ps(0), None, 0, bundle)
         self._filled = True
+
+    def _push(
+        self, bound_ps: int, group: Group | None, step: int, bundle: Bundle | None = None
+    ) -> None:
+        self._serial += 1
+        heappush(self._heap, _Open(bound_ps, self._serial, group, step, bundle))
 
     def next(self, value_ps: int) -> Group | None:
         """Return the group of the least refined bound, or None if all exceed a value."""
-        while self._heap and self._heap[0][0] <= value_ps:
-            bound, place, refined, group = self._heap[0]
-            if refined:
-                self._current = bound, group
-                heappop(self._heap)
-                return replace(group, bound_ps=bound)
-            better = self._source.refined_bound_ps(group)
+        while self._heap and self._heap[0].bound_ps <= value_ps:
+            first = heappop(self._heap)
+            if first.bundle is not None:
+                self._open(first.bundle, first.step)
+                continue
+            assert first.group is not None
+            if first.step == self._source.refinements:
+                self._current = replace(first.group, bound_ps=first.bound_ps)
+                return self._current
+            better = self._source.refined_bound_ps(first.group, first.step)
             if better is None:
-                heappop(self._heap)
                 self.done += 1
-                self.cells += self._source.cell_count(group)
             else:
-                heapreplace(self._heap, (max(better, bound), place, True, group))
+                self._push(max(better, first.bound_ps), first.group, first.step + 1)
         return None
+
+    def _open(self, bundle: Bundle, rank: int) -> None:
+        """Take a bundle's group of a rank out of it."""
+        group = bundle.group(rank)
+        self._push(group.bound_ps, group, 0)
+        if rank + 1 < len(bundle):
+            self._push(bundle.bound_ps(rank + 1), None, rank + 1, bundle)
 
     def finish(self) -> None:
         """Count the group that `next` returned as done."""
         if self._current is not None:
             self.done += 1
-            self.cells += self._source.cell_count(self._current[1])
             self._current = None
-
-    def count_rest(self) -> None:
-        """Count the cells of all groups that bounds have settled."""
-        self.cells += sum(self._source.cell_count(entry[3]) for entry in self._heap)
 
     def bound_ps(self) -> int:
         """Return a bound on all cells of groups that are not done."""
         if not self._filled:
             return 0
-        open_bounds = [entry[0] for entry in self._heap[:1]]
+        open_bounds = [entry.bound_ps for entry in self._heap[:1]]
         if self._current is not None:
-            open_bounds.append(self._current[0])
+            open_bounds.append(self._current.bound_ps)
         return min(open_bounds, default=NO_LIMIT)
 
 

@@ -1,8 +1,11 @@
 """What the search asks of a cost model: cells in groups, their bounds and matrices."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import Array, Chain
@@ -47,6 +50,47 @@ class Group:
         )
 
 
+class Bundle:
+    """Groups that are listed together, each with a bound, and made when asked for.
+
+    Parameters
+    ----------
+    bounds
+        A lower bound for every group, shape (groups,); floats may be off by
+        their rounding, which `bound_ps` allows for.
+    group
+        Returns the group of a place in `bounds`.
+    """
+
+    def __init__(self, bounds: npt.NDArray[np.float64], group: Callable[[int], Group]) -> None:
+        self._bounds = bounds
+        self._order: npt.NDArray[np.int64] | None = None
+        self._group = group
+
+    def __len__(self) -> int:
+        return len(self._bounds)
+
+    def bound_ps(self, rank: int) -> int:
+        """Return the bound of the group with the rank-th least one."""
+        if rank == 0 and self._order is None:
+            return _below(float(self._bounds.min()))
+        return _below(float(self._bounds[self._place(rank)]))
+
+    def group(self, rank: int) -> Group:
+        """Return the group with the rank-th least bound."""
+        return replace(self._group(self._place(rank)), bound_ps=self.bound_ps(rank))
+
+    def _place(self, rank: int) -> int:
+        if self._order is None:
+            self._order = np.argsort(self._bounds, kind="stable")
+        return int(self._order[rank])
+
+
+def _below(bound: float) -> int:
+    """Return a whole number that a float of a dozen roundings is surely not below."""
+    return int(bound * (1 - 1e-14))
+
+
 @dataclass(frozen=True)
 class MemoryCase:
     """Degrees as far as memory depends on them.
@@ -84,20 +128,28 @@ class CellSource(Protocol):
         """Return ends and order of the stages that end at these cuts."""
         ...
 
-    def groups(self) -> list[Group]:
-        """Return every group that may hold a legal plan, with a proved bound each."""
+    def bundles(self) -> Iterator[Bundle]:
+        """Yield every group that may hold a legal plan, with a proved bound each."""
         ...
 
-    def refined_bound_ps(self, group: Group) -> int | None:
-        """Return a better, costlier bound on all cells of a group; None if nothing fits."""
+    @property
+    def refinements(self) -> int:
+        """How many better bounds there are."""
+        ...
+
+    def refined_bound_ps(self, group: Group, step: int) -> int | None:
+        """Return a better, costlier bound on all cells of a group; None if nothing fits.
+
+        `step` counts from 0; each step costs more than the one before it.
+        """
         ...
 
     def cells(self, group: Group) -> Sequence[Cell]:
         """Return the cells of a group, in the order of ties."""
         ...
 
-    def cell_count(self, group: Group) -> int:
-        """Return the number of cells of a group."""
+    def cell_count(self) -> int:
+        """Return the number of cells of all groups."""
         ...
 
     def weights(self, cell: Cell) -> ObjectiveWeights:

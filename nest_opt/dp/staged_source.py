@@ -22,6 +22,7 @@ from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.dp.cuts import Held, with_held
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.levels import NO_HOP, LevelSet
+from nest_opt.dp.matrices import NOTHING_SHARDED
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.staged_chain import StagedChain, StagePath, Step, extend
 from nest_opt.plan.evaluate import Costs
@@ -170,9 +171,7 @@ class StagedSource:
         if of not in self._times:
             self._times[of] = np.stack(
                 [
-                    self._uniform.matrices((of.microbatch, k)).plain_layer_times(
-                        self._uniform.least_levels(k)[:3]
-                    )
+                    self._uniform.layer_times((of.microbatch, k), NOTHING_SHARDED)
                     for k in of.configurations
                 ]
             )

@@ -89,6 +89,7 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
             {"order": ("dp-inner",)},
             applies=_has_experts_apart,
         ),
+        Rule("schedules 1f1b and interleaved", {"schedule": ("1f1b", "interleaved")}),
     ),
     "deepspeed": (
         ONE_CONFIGURATION,
@@ -96,6 +97,7 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         WHOLE_ROUNDS,
         STAGES_OUTERMOST,
         Rule("no context parallelism", launches=lambda _, k: k.cp == 1),
+        Rule("schedule 1f1b", {"schedule": ("1f1b",)}),
     ),
     "torchtitan": (
         ONE_CONFIGURATION,
@@ -104,6 +106,10 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         STAGES_OUTERMOST,
         Rule("2 * tp * cp divides the sequence", launches=_splits_sequence_by_tp_too),
         CP_OR_EP,
+        Rule(
+            "schedules 1f1b, gpipe and interleaved",
+            {"schedule": ("1f1b", "gpipe", "interleaved")},
+        ),
     ),
 }
 

@@ -49,6 +49,41 @@ def aligned_maps(
     return maps
 
 
+def count_maps(
+    group_sizes: tuple[int, ...],
+    devices: int,
+    block_size: int,
+    replicas: int,
+    stages: Sequence[int],
+    search: SearchSpace,
+) -> list[int]:
+    """Return the number of `aligned_maps` for each of some numbers of stages, without making any.
+
+    Two maps of one order are equal if their pitches are, or if there is one
+    unit only, which takes no step. Maps of both orders are equal where one
+    degree is 1 and the other one's units follow each other block by block.
+    """
+    counts = []
+    for count in stages:
+        found = {}
+        for order, inner, outer in (("pp-inner", count, replicas), ("dp-inner", replicas, count)):
+            legal = order in search.order
+            found[order] = (
+                set(pitches(group_sizes, devices, inner * block_size, outer, search))
+                if legal
+                else set()
+            )
+            if outer == 1 and found[order]:
+                found[order] = {block_size * inner}
+        both = bool(found["pp-inner"] and found["dp-inner"])
+        equal = both and (
+            (replicas == 1 and (count == 1 or block_size in found["dp-inner"]))
+            or (count == 1 and block_size in found["pp-inner"])
+        )
+        counts.append(len(found["pp-inner"]) + len(found["dp-inner"]) - equal)
+    return counts
+
+
 def replica_pitches(
     group_sizes: tuple[int, ...], devices: int, unit: int, replicas: int, search: SearchSpace
 ) -> list[int]:
