@@ -165,7 +165,8 @@ def infeasible_report(
     yield facts(
         {
             "closest": f"{shape}: no plan of the aligned family needs less",
-            "stage": f"{why.stage_number}: {names} ({count_text(len(why.layers), 'layer')}), recompute {stage.recompute}",
+            "stage": f"{why.stage_number}: {names} ({count_text(len(why.layers), 'layer')}), "
+            f"recompute {stage.recompute}",
         }
     )
     yield _memory_terms(stage)
