@@ -16,7 +16,13 @@ from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.problem.validation import build
 
 # How a problem without any legal degrees is refused.
-REFUSALS = ("job.global_batch: ", "search: the smallest block ", "search.dp: ", "search.pp: ")
+REFUSALS = (
+    "job.global_batch: ",
+    "search: the smallest block ",
+    "search.dp: ",
+    "search.pp: ",
+    "search.zero_instances: ",
+)
 
 
 @dataclass(frozen=True)

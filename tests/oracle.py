@@ -99,8 +99,9 @@ class Oracle:
     problem
         The problem file's data.
     placement
-        microbatch, tp, cp, ep, sp, dp, zero, order, pitch, ends, recompute; tp and sp
-        are lists of one value for each stage where these differ; order `listed`
+        microbatch, tp, cp, ep, sp, dp, zero, schedule, chunks, order, pitch, ends,
+        recompute; tp and sp are lists of one value for each stage where these differ;
+        zero is a level, or the levels dense and expert with instances; order `listed`
         comes with devices[stage][replica][rank].
     """
 
@@ -108,9 +109,11 @@ class Oracle:
         self.problem, self.placement = problem, placement
         self.b = placement["microbatch"]
         self.cp, self.ep, self.d = placement["cp"], placement["ep"], placement["dp"]
-        self.zero = placement.get("zero", 0)
+        self.zero, self.instances = self._sharded(placement.get("zero", 0))
         self.ends = list(placement["ends"])
-        self.stages = len(self.ends)
+        self.schedule = placement.get("schedule", "1f1b")
+        self.v = placement.get("chunks", 1)
+        self.stages = len(self.ends) // self.v
         self.tp = self._by_stage("tp")
         self.sp = self._by_stage("sp")
         self.block = [tp * self.cp * self.ep for tp in self.tp]
@@ -125,6 +128,13 @@ class Oracle:
         }
         self.m = self._rounds()
 
+    @staticmethod
+    def _sharded(zero: Any) -> tuple[dict[str, int], int]:
+        """Return the ZeRO level of each class, and the groups that each have all states."""
+        if isinstance(zero, int):
+            return {"dense": zero, "expert": zero}, 1
+        return {name: zero[name] for name in ("dense", "expert")}, zero.get("instances", 1)
+
     def _by_stage(self, degree: str) -> list[Any]:
         """Return a degree of each stage."""
         value = self.placement[degree]
@@ -132,7 +142,8 @@ class Oracle:
 
     def stage_of(self, layer: int) -> int:
         """Return the stage that a layer is in."""
-        return next(stage for stage, end in enumerate(self.ends) if layer < end)
+        chunk = next(chunk for chunk, end in enumerate(self.ends) if layer < end)
+        return chunk % self.stages
 
     def profile(self, layer: int) -> Data:
         """Return a layer's profile in the configuration of its stage."""
@@ -260,28 +271,34 @@ class Oracle:
 
     def stage_time(self, stage: int) -> int:
         """Return F: the worst replica's time."""
-        low, high = self.interval(stage)
         mode = self.placement["recompute"][stage]
         repeats = 2 if mode == "full" else 1
         times = []
         for replica in range(self.d):
             total = 0
-            for layer in range(low, high):
+            for layer in self.layers_of(stage):
                 total += repeats * self.forward_of(replica, stage, layer)
                 total += self.backward_of(replica, stage, layer)
                 if mode == "selective":
                     footprint = self.profile(layer)["recompute"][mode]
                     total += ps(exact(footprint["repeated_forward_s"]))
-            if stage > 0:
-                total += self.hop(replica, stage, stage - 1, low)
-            if stage < self.stages - 1:
-                total += self.hop(replica, stage, stage + 1, high)
+            for low, high in self.intervals(stage):
+                # Before the first chunk and after the last one there is nothing to pass on.
+                if low > 0:
+                    total += self.hop(replica, stage, (stage - 1) % self.stages, low)
+                if high < len(self.layers):
+                    total += self.hop(replica, stage, (stage + 1) % self.stages, high)
             times.append(total)
         return max(times) + max(self._copies_per_round(stage, rank) for rank in self.ranks(stage))
 
-    def interval(self, stage: int) -> tuple[int, int]:
-        """Return a stage's first layer and one past its last."""
-        return (self.ends[stage - 1] if stage else 0), self.ends[stage]
+    def intervals(self, stage: int) -> list[tuple[int, int]]:
+        """Return the first layer and one past the last of each of a stage's chunks."""
+        numbers = [chunk * self.stages + stage for chunk in range(self.v)]
+        return [(self.ends[c - 1] if c else 0, self.ends[c]) for c in numbers]
+
+    def layers_of(self, stage: int) -> list[int]:
+        """Return a stage's layers."""
+        return [layer for low, high in self.intervals(stage) for layer in range(low, high)]
 
     # Gradient synchronisation
 
@@ -294,71 +311,95 @@ class Oracle:
 
     def _class_sync(self, stage: int, rank: Rank, name: str) -> int:
         counts = self._counts(stage, name)
-        group = self._copies(stage, rank, name)
-        if len(group) == 1 or not any(counts):
+        if not any(counts):
             return 0
         total = 0
-        for operation, part in self._once_a_batch():
-            latency, per_byte = self.wires.ring(operation, group)
-            size = self.bytes_per_parameter[part]
-            total += ps(latency) + sum(ps(per_byte * size * count) for count in counts)
+        for operation, part, share, groups in self._once_a_batch(stage, rank, name):
+            size = self.bytes_per_parameter[part] * share
+            times = []
+            for group in groups:
+                latency, per_byte = self.wires.ring(operation, group)
+                times.append(ps(latency) + sum(ps(per_byte * size * count) for count in counts))
+            total += max(times)
         return total
 
-    def _once_a_batch(self) -> list[tuple[str, str]]:
-        """Return the collectives over copies after a batch, and what they are of."""
-        scatter, gather = ("reduce-scatter", "gradients"), ("all-gather", "weights")
-        if self.zero == 0:
-            return [("all-reduce", "gradients")]
-        if self.zero == 3:
-            return []
-        return [gather] if self.zero == 2 and self.m > 1 else [scatter, gather]
+    def _once_a_batch(
+        self, stage: int, rank: Rank, name: str
+    ) -> list[tuple[str, str, Fraction, list[list[int]]]]:
+        """Return the collectives over copies after a batch: of what, which share, and where."""
+        zero = self.zero[name]
+        if zero == 0:
+            everywhere = self._copies(stage, rank, name, range(self.d))
+            return [("all-reduce", "gradients", Fraction(1), [everywhere])]
+        runs = [self._copies(stage, rank, name, run) for run in self._runs()]
+        calls = []
+        if zero == 1 or (zero == 2 and self.m == 1):
+            calls.append(("reduce-scatter", "gradients", Fraction(1), runs))
+        equals = [list(devices) for devices in zip(*runs, strict=True)]
+        calls.append(("all-reduce", "gradients", Fraction(1, len(runs[0])), equals))
+        if zero < 3:
+            calls.append(("all-gather", "weights", Fraction(1), runs))
+        return calls
+
+    def _runs(self) -> list[range]:
+        """Return the replicas of each group that shares out one set of states."""
+        size = self.d // self.instances
+        return [range(first, first + size) for first in range(0, self.d, size)]
 
     def _counts(self, stage: int, name: str) -> list[int]:
         """Return each layer's parameters of a class."""
-        profiles = map(self.profile, range(*self.interval(stage)))
+        profiles = map(self.profile, self.layers_of(stage))
         return [profile.get(f"{name}_parameters", 0) for profile in profiles]
 
-    def _copies(self, stage: int, rank: Rank, name: str) -> list[int]:
-        """Return the devices that hold the same parameters of a class as a rank."""
+    def _copies(self, stage: int, rank: Rank, name: str, replicas: range) -> list[int]:
+        """Return the devices of some replicas that hold what a rank holds of a class."""
         return [
             self.device(replica, stage, other)
-            for replica in range(self.d)
+            for replica in replicas
             for other in self.ranks(stage)
             if other[0] == rank[0] and (name == "dense" or other[2] == rank[2])
         ]
 
     def _copies_per_round(self, stage: int, rank: Rank) -> int:
         """Return the collectives over copies that every microbatch waits for, layer by layer."""
-        calls = []
-        if self.zero == 3:
-            calls += [("all-gather", "weights"), ("all-gather", "weights")]
-        if self.zero == 3 or (self.zero == 2 and self.m > 1):
-            calls += [("reduce-scatter", "gradients")]
         total = 0
-        for name in ("dense", "expert"):
-            group = self._copies(stage, rank, name)
-            for count in self._counts(stage, name):
-                for operation, part in calls:
-                    if count:
-                        latency, per_byte = self.wires.ring(operation, group)
-                        total += ps(latency) + ps(per_byte * self.bytes_per_parameter[part] * count)
+        for name, zero in self.zero.items():
+            calls = []
+            if zero == 3:
+                calls += [("all-gather", "weights"), ("all-gather", "weights")]
+            if zero == 3 or (zero == 2 and self.m > 1):
+                calls += [("reduce-scatter", "gradients")]
+            times = []
+            for run in self._runs():
+                group, time = self._copies(stage, rank, name, run), 0
+                for count in self._counts(stage, name):
+                    for operation, part in calls:
+                        if count:
+                            latency, per_byte = self.wires.ring(operation, group)
+                            size = self.bytes_per_parameter[part] * count
+                            time += ps(latency) + ps(per_byte * size)
+                times.append(time)
+            total += max(times)
         return total
 
     # Memory
 
     def memory(self, stage: int) -> dict[str, int]:
         """Return the terms of a device's memory."""
-        low, high = self.interval(stage)
-        inside = [self.profile(layer) for layer in range(low, high)]
-        footprints = [p["recompute"][self.placement["recompute"][stage]] for p in inside]
-        in_flight = min(self.stages - stage, self.m)
+        inside = [self.profile(layer) for layer in self.layers_of(stage)]
+        mode = self.placement["recompute"][stage]
+        footprints = [p["recompute"][mode] for p in inside]
+        stashes = [
+            sum(self.profile(layer)["recompute"][mode]["stash_bytes"] for layer in range(*chunk))
+            for chunk in self.intervals(stage)
+        ]
         return {
             "states": sum(
                 ceil(profile.get(f"{name}_parameters", 0) * self._held(name))
                 for profile in inside
                 for name in ("dense", "expert")
             ),
-            "stash": sum(in_flight * footprint["stash_bytes"] for footprint in footprints),
+            "stash": self.in_flight(stage) * max(stashes),
             "work": max(
                 footprint.get("work_bytes", 0)
                 + sum(
@@ -370,16 +411,24 @@ class Oracle:
             "reserve": self.device_kind.get("reserve_bytes", 0),
         }
 
+    def in_flight(self, stage: int) -> int:
+        """Return the microbatches (of each one chunk) whose stash is held at once."""
+        if self.schedule == "interleaved":
+            warm_up = 2 * (self.stages - 1 - stage) + (self.v - 1) * self.stages
+            return min(warm_up + 1, self.m * self.v)
+        most = {"1f1b": self.stages - stage, "zb-h1": self.stages, "gpipe": self.m}
+        return min(most[self.schedule], self.m)
+
     def _shares(self, name: str) -> int:
-        """Return R, the ranks that hold the same parameters of a class."""
-        return self.d * self.cp * (self.ep if name == "dense" else 1)
+        """Return the ranks that share out one set of a class's states."""
+        return self.d * self.cp * (self.ep if name == "dense" else 1) // self.instances
 
     def _held(self, name: str) -> Fraction:
-        """Return bytes per parameter: what z shares out is one share of R."""
+        """Return bytes per parameter: what z shares out is one share of so many."""
         first_shared = {"optimizer": 1, "gradients": 2, "weights": 3}
         return sum(
             (
-                size / (self._shares(name) if self.zero >= first_shared[part] else 1)
+                size / (self._shares(name) if self.zero[name] >= first_shared[part] else 1)
                 for part, size in self.bytes_per_parameter.items()
             ),
             Fraction(0),
@@ -389,7 +438,7 @@ class Oracle:
         """Return bytes per parameter of the layer at work that are there in whole beside."""
         if self._shares(name) == 1:
             return Fraction(0)
-        parts = {0: (), 1: (), 2: ("gradients",), 3: ("gradients", "weights")}[self.zero]
+        parts = {0: (), 1: (), 2: ("gradients",), 3: ("gradients", "weights")}[self.zero[name]]
         return sum((self.bytes_per_parameter[part] for part in parts), Fraction(0))
 
     @property
@@ -405,24 +454,45 @@ class Oracle:
         """Return everything."""
         stages = []
         for stage in range(self.stages):
-            low, _ = self.interval(stage)
+            (low, _), *_ = self.intervals(stage)
             sync = self.sync(stage)
             drained = sum(self.plain_backward(layer) for layer in range(low))
+            if self.schedule == "zb-h1":
+                drained = 0
             exposed = max(0, sync - drained)
             stages.append(OracleStage(self.stage_time(stage), sync, exposed, self.memory(stage)))
         kind = self.device_kind
         usable = floor(kind["memory_bytes"] * exact(kind.get("usable_share", 1)))
         return OracleResult(tuple(stages), self._value(stages), usable)
 
+    def fill(self, stage: int, time_ps: int) -> Fraction:
+        """Return what a microbatch costs in a stage while the pipeline fills and drains."""
+        if self.schedule == "interleaved":
+            return Fraction(time_ps, self.v)
+        if self.schedule == "zb-h1":
+            weights = sum(
+                ps(exact(self.profile(layer)["backward_weight_s"]))
+                for layer in self.layers_of(stage)
+            )
+            return Fraction(max(0, time_ps - 2 * weights))
+        return Fraction(time_ps)
+
     def _value(self, stages: Sequence[OracleStage]) -> int:
         times = [stage.time_ps for stage in stages]
+        fills = [self.fill(stage, time) for stage, time in enumerate(times)]
         objective = self.problem["job"].get("objective", "fill-drain")
         if objective == "fill-drain":
-            return (
-                sum(times) + (self.m - 1) * max(times) + max(stage.exposed_ps for stage in stages)
-            )
+            through = [
+                self.m * times[k] + sum(fill for i, fill in enumerate(fills) if i != k)
+                for k in range(self.stages)
+            ]
+            return ceil(max(through)) + max(stage.exposed_ps for stage in stages)
         if objective == "nest":
-            return (self.m + self.stages - 1) * max(times) + max(s.sync_ps for s in stages)
+            through = [
+                self.m * time + (self.stages - 1) * fill
+                for time, fill in zip(times, fills, strict=True)
+            ]
+            return ceil(max(through)) + max(s.sync_ps for s in stages)
         assert objective == "bottleneck"
         return self.m * max(times)
 

@@ -26,6 +26,7 @@ def problem_features(problem: Problem) -> set[str]:
         "layers in any order": problem.search.layer_order == "any",
         **{f"{name} may differ by stage": True for name in problem.search.per_stage},
         **{f"constraint {name}": True for name in constraints},
+        **{f"schedule {name}": True for name in problem.search.schedule},
     }
     return {name for name, holds in facts.items() if holds}
 
@@ -45,6 +46,7 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
         "stages differ in tp": len({k.tp for k in placement.configurations}) > 1,
         "stages differ in sp": len({k.sp for k in placement.configurations}) > 1,
         "layers in another order than listed": placement.layer_order is not None,
+        f"schedule {placement.schedule.name}": True,
         "S > 1": placement.stages > 1,
         "d > 1": placement.replicas > 1,
         "S > 1 and d > 1": placement.stages > 1 and placement.replicas > 1,

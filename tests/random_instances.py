@@ -116,6 +116,40 @@ def _shard(rng: random.Random, data: dict[str, Any]) -> None:
     data["search"]["zero"] = levels if any(levels) else [1]
 
 
+def random_sharded_data(seed: int) -> dict[str, Any]:
+    """Return a problem of a seed with levels for each parameter class, and runs of replicas."""
+    data = random_data(seed)
+    data["name"] = f"sharded-{seed}"
+    rng = random.Random(f"sharded {seed}")
+    search = data["search"]
+    search["zero"] = rng.sample(range(rng.choice((0, 1, 1)), 4), rng.randint(1, 3))
+    if rng.random() < 0.7:
+        search["zero_expert"] = rng.sample(range(4), rng.randint(1, 3))
+    search["zero_instances"] = rng.choice(((1,), (1, 2), (2,), (3, 2), (1, 2, 3, 4), (4, 2), (3,)))
+    if rng.random() < 0.6:
+        _give_experts(rng, data)
+    profiles = next(iter(data["model"]["layer_types"].values()))["profiles"]
+    pairs = [
+        (
+            profile["microbatch"],
+            (profile["tp"], profile.get("cp", 1), profile.get("ep", 1), profile.get("sp", False)),
+        )
+        for profile in profiles
+    ]
+    devices = sum(group["count"] for group in data["cluster"]["devices"])
+    _tighten(rng, data, pairs, devices)
+    return data
+
+
+def _give_experts(rng: random.Random, data: dict[str, Any]) -> None:
+    """Give a type's layers expert parameters, so many for each configuration."""
+    kind = rng.choice(list(data["model"]["layer_types"].values()))
+    counts: dict[tuple[Any, ...], int] = {}
+    for profile in kind["profiles"]:
+        key = tuple(profile.get(name) for name in ("tp", "cp", "ep", "sp", "kind"))
+        profile["expert_parameters"] = counts.setdefault(key, rng.randint(1, 40))
+
+
 def random_staged_data(seed: int) -> dict[str, Any]:
     """Return a problem of a seed in which tp or sp may differ by stage."""
     rng = random.Random(f"staged {seed}")
@@ -622,7 +656,10 @@ def _need_bytes(
                 "sp": sp,
                 "dp": rng.choice(data["search"].get("dp", (1, 2, 3))),
             },
-            "zero": min(data["search"].get("zero", [0])),
+            "zero": {
+                "dense": min(data["search"].get("zero", [0])),
+                "expert": min(data["search"].get("zero_expert") or data["search"].get("zero", [0])),
+            },
             "ends": ends,
             "recompute": [rng.choice(modes) for _ in ends],
             "order": "pp-inner",

@@ -8,6 +8,8 @@ from nest_opt import Problem
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.plan import Placement
 from nest_opt.plan.placement import ListedMap
+from nest_opt.problem import Zero
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 from nest_opt.problem.search import ORDERS, Order
 
 
@@ -24,10 +26,17 @@ def random_placement(rng: random.Random, problem: Problem) -> Placement | None:
         for stages in range(1, layers + 1)
         if k.block_size * replicas * stages <= devices
         and rounds_per_batch(problem.job, microbatch, k.ep, replicas) is not None
+        and any(replicas % zero.instances == 0 for zero in problem.zeros)
     ]
     if not shapes:
         return None
     microbatch, k, replicas, stages = rng.choice(shapes)
+    schedule = ONE_F_ONE_B
+    if problem.search.schedules != (ONE_F_ONE_B,):
+        schedule = rng.choice(problem.search.schedules)
+        if stages * schedule.chunks > layers or (stages == 1 and schedule.chunks > 1):
+            schedule = Schedule("zb-h1")
+    levels = [zero for zero in problem.zeros if replicas % zero.instances == 0]
     order: Order = rng.choice(ORDERS)
     inner, outer = (stages, replicas) if order == "pp-inner" else (replicas, stages)
     unit = inner * k.block_size
@@ -43,9 +52,10 @@ def random_placement(rng: random.Random, problem: Problem) -> Placement | None:
         replicas,
         order,
         rng.randint(unit, largest),
-        (*sorted(rng.sample(range(1, layers), stages - 1)), layers),
+        (*sorted(rng.sample(range(1, layers), stages * schedule.chunks - 1)), layers),
         tuple(rng.choice(modes) for _ in range(stages)),
-        zero=rng.choice(problem.search.zero) if any(problem.search.zero) else 0,
+        zero=rng.choice(levels) if any(problem.zeros) else Zero(),
+        schedule=schedule,
     )
 
 
@@ -115,7 +125,9 @@ def placement_data(placement: Placement) -> dict[str, Any]:
         "ep": placement.configurations[0].ep,
         "sp": [k.sp for k in placement.configurations],
         "dp": placement.replicas,
-        "zero": placement.zero,
+        "zero": placement.zero._asdict(),
+        "schedule": placement.schedule.name,
+        "chunks": placement.schedule.chunks,
         "order": placement.order,
         "pitch": placement.pitch,
         "ends": list(placement.ends),

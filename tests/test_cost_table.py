@@ -279,13 +279,14 @@ def test_the_page_describes_every_field() -> None:
     """Each field of the example has a row of its own in the page's tables of fields."""
     text = PAGE.read_text(encoding="utf-8")
     described = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    data = table_to_json(build_cost_table(sharded(hand_problem("7e8"))))
-    assert described == {*data, *data["pairs"][0], *data["sync"][0], *data["shards"][0]}
+    data = table_to_json(build_cost_table(sharded(hand_problem("7e8"), (1, 2))))
+    syncs = {name for entry in data["sync"] for name in entry}
+    assert described == {*data, *data["pairs"][0], *syncs, *data["shards"][0]}
 
 
-def sharded(problem: Problem) -> Problem:
-    """Return a problem that searches all ZeRO levels."""
-    search = problem.search.model_copy(update={"zero": (0, 1, 2, 3)})
+def sharded(problem: Problem, instances: tuple[int, ...] = (1,)) -> Problem:
+    """Return a problem that searches all ZeRO levels, in some numbers of runs of replicas."""
+    search = problem.search.model_copy(update={"zero": (0, 1, 2, 3), "zero_instances": instances})
     return problem.model_copy(update={"search": search})
 
 

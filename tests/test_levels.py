@@ -4,12 +4,13 @@ import random
 
 import pytest
 
+from nest_opt.cost.table import CLASSES
 from nest_opt.dp.levels import NO_HOP, LevelVectors, maximal
 from nest_opt.network import HierarchicalNetwork, Network
 from nest_opt.plan.evaluate import block_groups, sync_group
 from nest_opt.plan.family import aligned_maps, count_maps
 from nest_opt.plan.placement import DeviceMap
-from nest_opt.problem import Configuration, HierarchicalSpec, SearchSpace
+from nest_opt.problem import Configuration, HierarchicalSpec, SearchSpace, Zero
 
 
 def random_network(generator: random.Random) -> HierarchicalNetwork:
@@ -33,7 +34,11 @@ def random_network(generator: random.Random) -> HierarchicalNetwork:
 
 
 def real_stage_set(
-    network: Network, configuration: Configuration, device_map: DeviceMap, stage: int
+    network: Network,
+    configuration: Configuration,
+    device_map: DeviceMap,
+    stage: int,
+    goes_round: bool = False,
 ) -> set[tuple[int, ...]]:
     """Return what a stage sees, replica by replica, from sets of devices."""
     seen = set()
@@ -44,8 +49,8 @@ def real_stage_set(
             for group in ("tp", "cp", "ep")
         ]
         for neighbour in (stage - 1, stage + 1):
-            if 0 <= neighbour < device_map.stages:
-                other = device_map.block(replica, neighbour)
+            if 0 <= neighbour < device_map.stages or goes_round:
+                other = device_map.block(replica, neighbour % device_map.stages)
                 levels.append(max(network.level(p) for p in zip(block, other, strict=True)))
             else:
                 levels.append(NO_HOP)
@@ -84,11 +89,62 @@ def test_level_sets_equal_those_of_the_devices(seed: int) -> None:
                 network.group_sizes, devices, block, replicas, stages, SearchSpace()
             ):
                 stage_sets = vectors.stage_sets(device_map)
+                round_sets = vectors.stage_sets(device_map, goes_round=True)
                 sync_sets = vectors.sync_sets(device_map)
                 for stage in range(stages):
                     place = network, configuration, device_map, stage
                     assert stage_sets[stage] == maximal(real_stage_set(*place))
+                    if stages > 1:
+                        around = real_stage_set(*place, goes_round=True)
+                        assert round_sets[stage] == maximal(around)
                     assert sync_sets[stage] == maximal(real_sync_set(*place))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_levels_of_runs_equal_those_of_the_devices(seed: int) -> None:
+    """Levels inside and between runs of replicas by residues are those found on the devices."""
+    generator = random.Random(f"runs {seed}")
+    network = random_network(generator)
+    places = network.group_sizes[-1]
+    devices = generator.randint(max(1, places // 2), places)
+    configuration = Configuration(
+        generator.choice([1, 2, 3]), generator.choice([1, 1, 2]), generator.choice([1, 1, 2])
+    )
+    block = configuration.block_size
+    vectors = LevelVectors(network.group_sizes, configuration)
+    for replicas in range(2, devices // block + 1):
+        runs = [h for h in range(2, replicas + 1) if replicas % h == 0]
+        for stages in range(1, min(2, devices // (block * replicas)) + 1):
+            for device_map in aligned_maps(
+                network.group_sizes, devices, block, replicas, stages, SearchSpace()
+            ):
+                for levels in ((1, 1), (0, 2), (3, 0)):
+                    zero = Zero(*levels, generator.choice(runs))
+                    found = vectors.sync_sets(device_map, zero)
+                    for stage in range(stages):
+                        real = real_run_set(network, configuration, device_map, stage, zero)
+                        assert found[stage] == maximal(real)
+
+
+def real_run_set(
+    network: Network,
+    configuration: Configuration,
+    device_map: DeviceMap,
+    stage: int,
+    zero: Zero,
+) -> set[tuple[int, ...]]:
+    """Return every rank's levels inside the worst run and between equals, from sets of devices."""
+    found = set()
+    for rank in range(configuration.block_size):
+        inside, between = [], []
+        for name in CLASSES:
+            copies = sync_group(device_map, configuration, name, stage, rank)
+            length = len(copies) // (zero.instances if zero.level(name) else 1)
+            runs = [copies[first : first + length] for first in range(0, len(copies), length)]
+            inside.append(max(network.level(run) for run in runs))
+            between.append(max(network.level(equals) for equals in zip(*runs, strict=True)))
+        found.add((*inside, *between))
+    return found
 
 
 @pytest.mark.parametrize("seed", range(100))

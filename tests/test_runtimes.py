@@ -115,6 +115,37 @@ def _sequence_by_tp(data: dict[str, Any]) -> None:
     make_best(data, tp=2, cp=1, ep=1)
 
 
+def _one_stage(data: dict[str, Any], replicas: int, **search: Any) -> list[dict[str, Any]]:
+    """Leave one stage of some replicas with ZeRO; return the profiles."""
+    fixed = {"cp": [1], "tp": [1], "ep": [1], "sp": [False], "pp": [1], "dp": [replicas]}
+    data["search"] |= {**fixed, **search}
+    profiles: list[dict[str, Any]] = data["model"]["layer_types"]["block"]["profiles"]
+    return profiles
+
+
+def _experts_unlike_others(data: dict[str, Any]) -> None:
+    # To gather weights costs more than to reduce gradients twice.
+    data["job"]["bytes_per_parameter"] |= {"weights": 64, "gradients": 2}
+    for profile in _one_stage(data, 4, zero=[1], zero_expert=[0, 1]):
+        profile["expert_parameters"] = 1000
+
+
+def _shared_gradients(data: dict[str, Any]) -> None:
+    # Stashes fit beside gradients that are shared out; else the forward is slow to repeat.
+    data["job"]["bytes_per_parameter"]["gradients"] = 64
+    data["cluster"]["device_kinds"]["device"]["memory_bytes"] = 370 * 10**6
+    for profile in _one_stage(data, 4, zero=[1, 2]):
+        profile |= {"forward_s": 0.3, "dense_parameters": 5 * 10**5}
+        profile["recompute"] = {
+            "none": {"stash_bytes": 10**8},
+            "full": {"stash_bytes": 0, "work_bytes": 10**8},
+        }
+
+
+def _runs_of_replicas(data: dict[str, Any]) -> None:
+    _one_stage(data, 8, zero=[1], zero_instances=[1, 2])
+
+
 CASES: list[tuple[str, str, Alter, Callable[[Plan], bool]]] = [
     ("deepspeed", "rank r runs on device r", _pitch, lambda p: p.pitch != 3),
     ("megatron", "data streams divide the global batch", _pad, lambda p: 11 % p.dp != 0),
@@ -144,6 +175,24 @@ CASES: list[tuple[str, str, Alter, Callable[[Plan], bool]]] = [
         "cp and ep not both above 1",
         _favour(tp=1, cp=2, ep=2),
         lambda p: p.cp == p.ep == 2,
+    ),
+    (
+        "torchtitan",
+        "one ZeRO level for all parameters",
+        _experts_unlike_others,
+        lambda p: p.placement().zero.expert == 0,
+    ),
+    (
+        "deepspeed",
+        "pipelines shard optimizer states at most",
+        _shared_gradients,
+        lambda p: p.zero == 2,
+    ),
+    (
+        "deepspeed",
+        "states are shared out over all copies",
+        _runs_of_replicas,
+        lambda p: p.placement().zero.instances == 2,
     ),
     ("deepspeed", "no context parallelism", _favour(tp=1, cp=2, ep=1), lambda p: p.cp == 2),
     (
@@ -261,6 +310,11 @@ def test_every_face_keeps_to_the_runtime(runtime: str) -> None:
     [
         ("megatron", {"pitch": ["level"]}, "found pitch level alone, .*rank r runs on device r"),
         ("torchtitan", {"order": ["pp-inner"]}, "found order pp-inner alone, .*outermost"),
+        (
+            "megatron",
+            {"zero": [1], "zero_expert": [2]},
+            "found zero 1 and zero_expert 2 alone, .*one ZeRO level",
+        ),
         ("megatron", {"schedule": ["gpipe", "zb-h1"]}, "found schedule gpipe, zb-h1 alone, .*1f1b"),
         ("deepspeed", {"schedule": ["interleaved"]}, "found schedule interleaved alone, .*1f1b"),
         ("torchtitan", {"schedule": ["zb-h1"]}, "found schedule zb-h1 alone, .*gpipe"),
@@ -273,6 +327,8 @@ def test_a_rule_that_leaves_nothing_is_named(
     """What is asked for and the rule that forbids it are named."""
     data = rich_data()
     data["search"] |= search
+    for profile in data["model"]["layer_types"]["block"]["profiles"]:
+        profile["expert_parameters"] = 1
     with pytest.raises(InstanceError, match=f"runtime {runtime}: {message}"):
         for_runtime(build(Problem, data, "problem"), runtime)
 

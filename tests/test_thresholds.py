@@ -44,11 +44,13 @@ def enumerated(chain: Chain, weights: ObjectiveWeights) -> tuple[int, tuple[int,
         time, sync, total = 0, 0, 0
         for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False)):
             cost = int(chain.time[stages - 1 - stage][low, high])
-            time, total = max(time, cost), total + cost
+            sums = chain.time if chain.fill is None else chain.fill
+            time, total = max(time, cost), total + int(sums[stages - 1 - stage][low, high])
             if chain.sync is not None:
                 sync = max(sync, int(chain.sync[stages - 1 - stage][low, high]))
         if time < INFINITE:
-            value = weights.sum_weight * total + weights.max_weight * time
+            weight = 1 if weights.has_loads else weights.max_weight
+            value = weights.sum_weight * total + weight * time
             value += sync if weights.sync else 0
             if best is None or (value, ends) < best:
                 best = value, ends
@@ -56,10 +58,12 @@ def enumerated(chain: Chain, weights: ObjectiveWeights) -> tuple[int, tuple[int,
 
 
 WEIGHTS = [
-    *(ObjectiveWeights(1, weight, 0, True) for weight in (0, 1, 2, 7, 100)),
+    *(ObjectiveWeights(1, weight + 1, -1, True) for weight in (0, 1, 2, 7, 100)),
     *(ObjectiveWeights(0, weight, 0, True) for weight in (1, 3, 50)),
     ObjectiveWeights(0, 5, 0, False),
 ]
+# Of schedules whose fills are not F: loads have their weights inside.
+LOADED = [ObjectiveWeights(1, 6, -1, True, 1, 2), ObjectiveWeights(0, 6, 3, True, 1, 2)]
 
 
 @pytest.mark.parametrize("seed", range(400))
@@ -77,6 +81,30 @@ def test_least_value_and_first_ends_equal_enumeration(seed: int) -> None:
     assert smallest_ends(chain, weights, expected[0]) == expected[1]
     assert least_value(chain, weights, expected[0]).value == expected[0]
     assert least_value(chain, weights, expected[0] - 1).value is None
+
+
+def loaded_chain(generator: random.Random) -> Chain:
+    """Return a cell whose sums are of another matrix than its maxima, feasible alike."""
+    chain = random_chain(generator)
+    most = generator.choice([3, 20, 1000])
+    fill = [
+        np.where(time < INFINITE, np.array([generator.randint(0, most) for _ in time]), INFINITE)
+        for time in chain.time
+    ]
+    return Chain(chain.time, chain.sync, fill)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_fills_that_are_not_loads_equal_enumeration(seed: int) -> None:
+    """Value and smallest ends agree where sums are of fills and maxima of loads."""
+    generator = random.Random(f"loads {seed}")
+    chain, weights = loaded_chain(generator), LOADED[seed % 2]
+    expected = enumerated(chain, weights)
+    found = least_value(chain, weights, 10**30)
+    assert found.value == (None if expected is None else expected[0])
+    if expected is not None:
+        assert smallest_ends(chain, weights, expected[0]) == expected[1]
+        assert least_value(chain, weights, expected[0] - 1).value is None
 
 
 def test_one_bottleneck_optimal_plan_is_not_enough() -> None:

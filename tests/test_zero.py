@@ -1,26 +1,30 @@
 """ZeRO levels: by hand, among each other, and found alike by all that search them."""
 
+import json
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from agreement import compare
+from agreement import compare, solved
+from cli_running import run, run_json, write
 from click import UsageError
 from milp_agreement import compare_fixed, exact_coefficients, placement_count
 from milp_instances import whole_number_data
-from random_instances import random_data
+from random_instances import random_data, random_sharded_data
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.cli.fix import fix, parse_fixes
 from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.table_file import table_from_json, table_to_json
-from nest_opt.errors import ModelError
+from nest_opt.errors import ModelError, PlanError
 from nest_opt.milp.exact import exact
 from nest_opt.plan import Placement
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.plan import Plan, plan_from_placement
-from nest_opt.problem import Configuration
+from nest_opt.problem import Configuration, Zero
 from nest_opt.problem.validation import build
 from nest_opt.simulate.plan import simulate_plan, stage_times
 
@@ -67,10 +71,33 @@ def problem_of(batch: int = 4, **search: Any) -> Problem:
     return build(Problem, data_of(batch, **search), "two blocks")
 
 
+def nodes_of(**search: Any) -> dict[str, Any]:
+    """Return the two blocks for 4 devices in two nodes, joined at 0.5 GB/s and 10 us."""
+    data = data_of(8, **search)
+    data["cluster"]["devices"][0]["count"] = 4
+    data["cluster"]["network"]["levels"].append(
+        {"name": "n", "size": 2, "bandwidth_bytes_per_s": 5 * 10**8, "latency_s": "1e-5"}
+    )
+    return data
+
+
+def with_experts(data: dict[str, Any], parameters: int = 1000) -> dict[str, Any]:
+    """Return a problem's data with expert parameters beside the dense ones."""
+    (profile,) = data["model"]["layer_types"]["block"]["profiles"]
+    profile["expert_parameters"] = parameters
+    return data
+
+
+def four(zero: Zero) -> Placement:
+    """Return one stage of four replicas, two on each node."""
+    one = Configuration(1, 1, 1, False)
+    return Placement(1, (one,), 4, "pp-inner", 1, (2,), ("none",), zero=zero)
+
+
 def both(zero: int) -> Placement:
     """Return one stage of two replicas at a level."""
     one = Configuration(1, 1, 1, False)
-    return Placement(1, (one,), 2, "pp-inner", 1, (2,), ("none",), zero=zero)
+    return Placement(1, (one,), 2, "pp-inner", 1, (2,), ("none",), zero=Zero(zero, zero))
 
 
 # A reduce-scatter of 4,000 bytes over 2 ranks takes 1 us + 2 us, an all-gather of 2,000 bytes
@@ -95,6 +122,64 @@ def test_time_sync_and_memory_by_hand(
     assert stage.memory_terms_bytes == {"states": states, "stash": 0, "work": work, "reserve": 0}
 
 
+# Inside a node as above; between two runs, an all-reduce of half of 4,000 bytes over 2 ranks
+# takes 20 us + 4 us, the first part once for both layers.
+@pytest.mark.parametrize(
+    ("zero", "time_us", "sync_us", "states", "work"),
+    [
+        (1, 6, 5 + 3 + 28, 24_000, 7),
+        (2, 6 + 2 * 3, 3 + 28, 20_000, 4_007),
+        (3, 6 + 2 * (2 + 2 + 3), 28, 18_000, 6_007),
+    ],
+)
+def test_two_runs_by_hand(zero: int, time_us: int, sync_us: int, states: int, work: int) -> None:
+    """With a run of replicas on each node, gathers and scatters keep to it, a shard crosses."""
+    problem = build(Problem, nodes_of(zero_instances=[2]), "two nodes")
+    (stage,) = evaluate(Costs(problem), four(Zero(zero, zero, 2))).stages
+    assert (stage.time_ps, stage.sync_ps) == (time_us * US, sync_us * US)
+    assert stage.memory_terms_bytes == {"states": states, "stash": 0, "work": work, "reserve": 0}
+    assert stage.levels["dense gradients between runs"] == 1
+
+
+def test_classes_have_levels_of_their_own() -> None:
+    """Levels of two classes cost and hold what each of them does by itself."""
+    problem = build(Problem, with_experts(nodes_of(zero_expert=list(LEVELS))), "experts")
+    costs = Costs(problem)
+    of = {
+        (dense, expert): evaluate(costs, four(Zero(dense, expert))).stages[0]
+        for dense in LEVELS
+        for expert in LEVELS
+    }
+    for dense in LEVELS:
+        for expert in LEVELS:
+            # Without tp and ep the two classes are alike.
+            mixed, ours, theirs = of[dense, expert], of[dense, dense], of[expert, expert]
+            assert 2 * (mixed.time_ps - 6 * US) == ours.time_ps + theirs.time_ps - 12 * US
+            assert 2 * mixed.sync_ps == ours.sync_ps + theirs.sync_ps
+            assert 2 * mixed.memory_bytes == ours.memory_bytes + theirs.memory_bytes
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_a_run_of_one_copy_shares_nothing(zero: int) -> None:
+    """With as many runs as copies a level costs and holds what level 0 does."""
+    problem = build(Problem, nodes_of(zero_instances=[1, 4]), "four runs")
+    values = [
+        evaluate(Costs(problem), four(each)).stages[0] for each in (Zero(), Zero(zero, zero, 4))
+    ]
+    assert len({(s.time_ps, s.sync_ps, s.memory_bytes) for s in values}) == 1
+
+
+def test_what_makes_no_difference_is_one_choice() -> None:
+    """Runs without levels, and levels of experts without any, are not searched twice."""
+    search = {"zero": [0, 2], "zero_expert": [0, 1], "zero_instances": [2, 1]}
+    without = build(Problem, nodes_of(**search), "without")
+    assert without.zeros == (Zero(0, 0), Zero(2, 2), Zero(2, 2, 2))
+    assert build(Problem, with_experts(nodes_of(**search)), "with").zeros == (
+        Zero(0, 0, 1), Zero(0, 1, 1), Zero(0, 1, 2), Zero(2, 0, 1), Zero(2, 0, 2),
+        Zero(2, 1, 1), Zero(2, 1, 2),
+    )  # fmt: skip
+
+
 def test_the_forward_has_one_of_the_two_gathers() -> None:
     """Simulated, a stage under level 3 gathers in its forward, and scatters in its backward."""
     costs = Costs(problem_of())
@@ -112,7 +197,8 @@ def test_one_copy_has_nothing_to_share() -> None:
     assert found.zero == 1
     costs, one = Costs(problem), found.placement()
     values = [
-        evaluate(costs, Placement(**{**vars(one), "zero": zero})).stages for zero in (1, 2, 3)
+        evaluate(costs, Placement(**{**vars(one), "zero": Zero(zero, zero)})).stages
+        for zero in (1, 2, 3)
     ]
     assert values[0] == values[1] == values[2]
 
@@ -123,6 +209,12 @@ def test_every_level_is_found_by_all(seed: int) -> None:
     data = random_data(3 * seed)
     data["search"]["zero"] = list(LEVELS)
     assert compare(data).difference is None
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_classes_and_runs_are_found_by_all(seed: int) -> None:
+    """With levels by class, in runs of replicas, all find the same plan and terms."""
+    assert compare(random_sharded_data(seed)).difference is None
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -172,6 +264,34 @@ def test_programs_find_the_best_level() -> None:
     assert compared > 2
 
 
+def test_programs_value_classes_and_runs_as_the_evaluator() -> None:
+    """Fixed placements with levels by class in runs are valued as the evaluator does."""
+    rng, seen = random.Random(2), 0
+    for seed in range(40):
+        data = whole_number_data(seed)
+        data["search"] |= {"zero": [1, 3], "zero_expert": [0, 2], "zero_instances": [2]}
+        for kind in data["model"]["layer_types"].values():
+            for profile in kind["profiles"]:
+                profile["expert_parameters"] = profile.get("expert_parameters", 0) + 8
+        problem = build(Problem, data, "levels")
+        cells = [k for k in exact_coefficients(problem) or () if placement_count(k) <= 20]
+        found = compare_fixed(problem, rng.sample(cells, min(len(cells), 3)))
+        assert found.difference is None
+        seen += found.placements
+    assert seen > 100
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_programs_find_the_best_classes_and_runs(seed: int) -> None:
+    """The integer program's optimum with levels by class in runs is the dynamic program's."""
+    problem = build(Problem, random_sharded_data(seed), "sharded")
+    try:
+        found = exact(problem).value_ps
+    except InstanceError:
+        found = None
+    assert found == solved(problem)[0]
+
+
 @pytest.mark.parametrize("zero", [1, 2, 3])
 def test_a_diagnosis_names_the_least_memory(zero: int) -> None:
     """Where nothing fits, the bytes it names are enough, and one less is not."""
@@ -197,6 +317,73 @@ def test_plan_file_keeps_the_level() -> None:
     assert again.placement() == both(2)
     (violation,) = check(Costs(problem_of(zero=[0, 1])), both(2))
     assert (violation.rule, violation.found) == ("degrees", "zero 2")
+
+
+@pytest.mark.parametrize(
+    ("written", "zero"),
+    [
+        (2, Zero(2, 2)),
+        ({"dense": 2, "expert": 2}, Zero(2, 2)),
+        ({"dense": 0, "expert": 3}, Zero(0, 3)),
+        ({"dense": 1, "expert": 1, "instances": 2}, Zero(1, 1, 2)),
+    ],
+)
+def test_plan_files_say_it_in_two_forms(written: Any, zero: Zero) -> None:
+    """A number stands for both classes over all copies, an object for anything; both read back."""
+    problem = build(Problem, nodes_of(), "two nodes")
+    plan = plan_from_placement(problem, four(zero), "fill-drain", 0)
+    data = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert isinstance(data["zero"], int) == (zero == Zero(2, 2))
+    assert build(Plan, data, "plan").placement() == four(zero)
+    assert build(Plan, {**data, "zero": written}, "plan").placement() == four(zero)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (4, "zero: found 4, at most 3 is allowed"),
+        ("1", 'zero: found "1", a whole number is needed'),
+        ({"dense": 1}, "zero.expert: found nothing, a value is needed"),
+        ({"dense": 1, "expert": 5}, "zero.expert: found 5, at most 3 is allowed"),
+        ({"dense": 1, "expert": 1, "instances": 0}, "zero.instances: found 0, at least 1"),
+    ],
+)
+def test_one_error_says_what_is_wrong_with_it(written: Any, message: str) -> None:
+    """Of the two forms that a plan file may use, the error is about the one that is meant."""
+    plan = plan_from_placement(problem_of(), both(2), "fill-drain", 0)
+    data = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+    with pytest.raises(InstanceError) as caught:
+        build(Plan, {**data, "zero": written}, "plan")
+    assert str(caught.value).startswith(f"plan: {message}")
+    assert str(caught.value).count("found") == 1
+
+
+def test_runs_that_do_not_divide_the_replicas_are_illegal() -> None:
+    """The checker and the evaluator refuse 3 runs of 4 replicas, a search without any other d."""
+    problem = build(Problem, nodes_of(zero=[1], zero_instances=[1, 3]), "three runs")
+    placement = four(Zero(1, 1, 3))
+    (violation,) = check(Costs(problem), placement)
+    assert (violation.found, violation.allowed) == (
+        "zero 1 x3",
+        "instances that divide dp 4 are needed",
+    )
+    with pytest.raises(PlanError, match=r"zero.instances: found 3, a divisor of dp"):
+        evaluate(Costs(problem), placement)
+    with pytest.raises(InstanceError, match=r"search.zero_instances: found \[3\], .*\(4\)"):
+        solve(build(Problem, nodes_of(zero=[1], zero_instances=[3], dp=[4]), "three runs"))
+
+
+def test_tables_of_runs_are_read_back() -> None:
+    """Syncs between runs are written with their shares, and all of them are needed."""
+    data = with_experts(nodes_of(zero=[0, 1], zero_expert=[0, 3], zero_instances=[1, 2]))
+    table = build_cost_table(build(Problem, data, "runs"))
+    written = table_to_json(table)
+    assert table_from_json(json.loads(json.dumps(written))) == table
+    (between, *_) = [entry for entry in written["sync"] if "shares" in entry]
+    assert (between["copies"], between["shares"]) == (2, 2)
+    rest = [entry for entry in written["sync"] if entry != between]
+    with pytest.raises(InstanceError, match="sync: found"):
+        table_from_json({**written, "sync": rest})
 
 
 def test_tables_with_levels_are_read_back() -> None:
@@ -235,3 +422,22 @@ def test_the_command_line_narrows_levels() -> None:
     assert fix(problem_of(), parse_fixes(["zero=1"])).search.zero == (1,)
     with pytest.raises(UsageError, match="legal values are 0, 1, 2, 3"):
         parse_fixes(["zero=4"])
+    fixes = parse_fixes(["zero=1", "zero_expert=0,3", "zero_instances=1,2"])
+    found = fix(build(Problem, with_experts(nodes_of()), "fixed"), fixes)
+    assert found.zeros == (Zero(1, 0, 1), Zero(1, 0, 2), Zero(1, 3, 1), Zero(1, 3, 2))
+
+
+def test_reports_say_what_is_sharded(tmp_path: Path) -> None:
+    """Reports and tables of plans have levels and runs, and only where something is sharded."""
+    data = with_experts(nodes_of(zero=[1], zero_expert=[0], zero_instances=[2], dp=[4]))
+    path = write(tmp_path / "problem.json", {"format": "nest-opt-problem", "version": 1, **data})
+    assert ", zero 1/0 x2\n" in run("solve", path).stdout
+    for option in (("--top", 2), ("--what-if", "dp=4")):
+        report = run("solve", path, *option)
+        assert re.search(r" pp +zero ", report.stdout)
+        assert re.search(r" 4 +\d +1/0 x2 ", report.stdout)
+    assert "zero" not in run("solve", path, "--top", 2, "--fix", "zero=0").stdout
+    found = run_json("solve", path, "--what-if", "zero=2")
+    assert found["plan"]["zero"] == {"dense": 1, "expert": 0, "instances": 2}
+    (answer,) = found["what_if"]
+    assert answer["degrees"]["zero"] == {"dense": 2, "expert": 0, "instances": 2}

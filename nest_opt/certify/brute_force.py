@@ -38,7 +38,7 @@ from nest_opt.plan.placement import (
     uneven_map,
 )
 from nest_opt.plan.rules import require_checkers, violations_of
-from nest_opt.problem import Configuration, Problem
+from nest_opt.problem import Configuration, Problem, Zero
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 from nest_opt.problem.schedule import Schedule
 
@@ -89,8 +89,8 @@ def brute_force(problem: Problem) -> BruteForceResult:
     """Find the best plan by valuing every one.
 
     The order of ties is: fewer devices used, then smaller S, d, b, tp, cp,
-    ep, sp (of the first stage, then of the next where they differ), zero, the
-    schedule (1f1b, gpipe, interleaved with fewer chunks first, zb-h1), then
+    ep, sp (of the first stage, then of the next where they differ), zero and its
+    instances, the schedule (1f1b, gpipe, interleaved with fewer chunks first, zb-h1), then
     `pp-inner` first, smaller pitch, and last the lexicographically smallest
     ends of chunks (in any order of layers each with the layers before it, which
     decide where ends are equal); among modes, each stage's fastest that fits,
@@ -187,7 +187,7 @@ def enumerate_staged_cells(problem: Problem) -> Iterator[tuple[StagedCell, Align
                     if blocks not in seen:
                         seen.add(blocks)
                         for schedule in _schedules(problem, rounds, stages, layers):
-                            cell = StagedCell(microbatch, vector, rounds, blocks, 0, schedule)
+                            cell = StagedCell(microbatch, vector, rounds, blocks, Zero(), schedule)
                             yield cell, order, pitch
 
 
@@ -223,7 +223,7 @@ def enumerate_cells(problem: Problem) -> Iterator[Cell]:
     devices = problem.cluster.device_count
     layers = len(problem.model.ids)
     asked = problem.search
-    degrees = list(_degrees(problem))
+    degrees, shardings = list(_degrees(problem)), _shardings(problem)
     for microbatch, configuration in degrees:
         a = configuration.block_size
         widths = {
@@ -239,9 +239,35 @@ def enumerate_cells(problem: Problem) -> Iterator[Cell]:
                 continue
             for device_map in _device_maps(problem, a, replicas, stages, widths):
                 for zero, schedule in product(
-                    sorted(asked.zero), _schedules(problem, rounds, stages, layers)
+                    shardings, _schedules(problem, rounds, stages, layers)
                 ):
-                    yield Cell(microbatch, configuration, rounds, device_map, zero, schedule)
+                    if replicas % zero.instances == 0:
+                        yield Cell(microbatch, configuration, rounds, device_map, zero, schedule)
+
+
+def _shardings(problem: Problem) -> list[Zero]:
+    """Return every choice of what is sharded that differs from those before, in tie order.
+
+    Expert levels matter where there are experts, runs of replicas where a level is above 0.
+    """
+    search = problem.search
+    experts = any(p.expert_parameters for kind in problem.model.types for p in kind.profiles)
+    found = []
+    for zero in sorted(
+        Zero(*choice) for choice in product(range(4), range(4), search.zero_instances)
+    ):
+        if zero.dense not in search.zero:
+            continue
+        if search.zero_expert is None or not experts:
+            if zero.expert != zero.dense:
+                continue
+        elif zero.expert not in search.zero_expert:
+            continue
+        if zero.dense == zero.expert == 0:
+            zero = Zero()
+        if zero not in found:
+            found.append(zero)
+    return found
 
 
 def _schedules(problem: Problem, rounds: int, stages: int, layers: int) -> Iterator[Schedule]:

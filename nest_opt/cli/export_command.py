@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
     from nest_opt.milp.graph.build import GraphFormulation
     from nest_opt.milp.result import FamilyName
-    from nest_opt.problem import Problem
+    from nest_opt.problem import Problem, Zero
 
 _SUMMARIES: dict[Literal["lp", "mps"], str] = {
     "lp": "Write the integer program of one cell as a CPLEX LP file.",
@@ -134,7 +134,7 @@ def _export(
     words = {
         "cell": f"microbatch {data['microbatch']}, tp {tp}, cp {data['cp']}, "
         f"ep {data['ep']}, sp {sp}, dp {data['dp']}, pp {data['pp']}"
-        + (f", zero {data['zero']}" if data["zero"] else ""),
+        + (f", zero {_zero(formulation)}" if data["zero"] else ""),
         "placement": f"rank order {data['order']}, pitch {data['pitch']}"
         if family == "aligned"
         else "any devices",
@@ -142,10 +142,19 @@ def _export(
     return _Program(formulation, data, words)
 
 
+def _zero(formulation: "Formulation") -> "Zero":
+    from nest_opt.plan.placement import Cell
+    from nest_opt.problem.zero import NOT_SHARDED
+
+    cell = formulation.coefficients.cell
+    return cell.zero if isinstance(cell, Cell) else NOT_SHARDED
+
+
 def _cell(formulation: "Formulation") -> dict[str, Any]:
     from nest_opt.milp.cells import PathCell
     from nest_opt.plan.placement import Cell
     from nest_opt.problem import Configuration
+    from nest_opt.problem.zero import zero_json
 
     cell = formulation.coefficients.cell
     order: str | None = None
@@ -167,7 +176,7 @@ def _cell(formulation: "Formulation") -> dict[str, Any]:
             for name, values in zip(Configuration._fields, zip(*choices, strict=True), strict=True)
         },
         "dp": replicas,
-        "zero": cell.zero if isinstance(cell, Cell) else 0,
+        "zero": zero_json(_zero(formulation)),
         "pp": stages,
         "order": order,
         "pitch": pitch,

@@ -60,6 +60,8 @@ DIMENSIONS: dict[str, _Dimension] = {
     "schedule": _Dimension(_one_of(*SCHEDULES), ", ".join(SCHEDULES)),
     "chunks": _Dimension(_chunks, "whole numbers from 2"),
     "zero": _Dimension(_zero_level, "0, 1, 2, 3"),
+    "zero_expert": _Dimension(_zero_level, "0, 1, 2, 3"),
+    "zero_instances": _DEGREE,
     "per_stage": _Dimension(_one_of("tp", "sp"), "tp, sp"),
     "layer_order": _Dimension(_one_of("listed", "any"), "listed, any"),
 }

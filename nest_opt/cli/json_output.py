@@ -20,6 +20,7 @@ from nest_opt.plan.plan import Plan
 from nest_opt.plan.violation import Violation
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.files import to_json_data
+from nest_opt.problem.zero import zero_json, zero_of
 
 FAMILY = "aligned"
 
@@ -124,7 +125,7 @@ def diagnosis_json(why: Failure) -> Object:
         "microbatch": case.microbatch,
         **case.configuration._asdict(),
         "dp": case.replicas,
-        "zero": case.zero,
+        "zero": zero_json(case.zero),
         **_differing(why.configurations),
     }
     data["smallest_change"] = {"memory_bytes": why.memory_bytes, "devices": why.devices}
@@ -244,7 +245,7 @@ def degrees_json(plan: Plan) -> Object:
         "ep": plan.ep,
         "sp": plan.sp,
         "dp": plan.dp,
-        "zero": plan.zero,
+        "zero": zero_json(zero_of(plan.zero)),
         "pp": len(plan.stages),
         "schedule": plan.schedule,
         "chunks": plan.placement().schedule.chunks,

@@ -18,14 +18,22 @@ from nest_opt.cli.units import (
 )
 from nest_opt.memory_front import FrontResult
 from nest_opt.plan.plan import Plan
+from nest_opt.problem.zero import zero_of
 
 DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
 
 
 def degree_names(plans: Iterable[Plan | None]) -> tuple[str, ...]:
-    """Return the columns of a table of plans' degrees; `schedule` where any is not 1F1B."""
-    other = any(plan and plan.schedule != "1f1b" for plan in plans)
-    return (*DEGREES, "schedule") if other else DEGREES
+    """Return the columns of a table of plans' degrees.
+
+    `zero` is one where any shards anything, `schedule` where any is not 1F1B.
+    """
+    shown = [plan for plan in plans if plan]
+    return (
+        *DEGREES,
+        *(("zero",) if any(zero_of(plan.zero) for plan in shown) else ()),
+        *(("schedule",) if any(plan.schedule != "1f1b" for plan in shown) else ()),
+    )
 
 
 def degree_cells(plan: Plan, names: Sequence[str]) -> list[str]:
@@ -37,6 +45,7 @@ def degree_cells(plan: Plan, names: Sequence[str]) -> list[str]:
         *map(str, (plan.cp, plan.ep)),
         by_stage(["on" if k.sp else "off" for k in stages]),
         *map(str, (plan.dp, len(stages))),
+        *([str(zero_of(plan.zero))] if "zero" in names else []),
         *([_schedule_text(plan)] if "schedule" in names else []),
     ]
 
@@ -54,7 +63,9 @@ def _map_text(plan: Plan) -> str:
 
 def plan_table(*columns: str) -> Table:
     """Return an empty table of these columns."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    # One more column fits in 80 characters only if all are closer together.
+    gap = 0 if "zero" in columns else 1
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap), collapse_padding=True)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -15,6 +15,7 @@ from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
 from nest_opt.problem import Configuration
 from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.zero import NOT_SHARDED, Zero, zero_of
 
 # Equal widths line up grids that follow each other.
 LABEL_WIDTH = 9
@@ -74,15 +75,15 @@ def speed_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
 
 def degrees_text(plan: Plan) -> str:
     """Return the degrees of a plan in one line."""
-    shape = shape_text(plan.microbatch, plan.configurations, plan.dp, plan.zero)
+    shape = shape_text(plan.microbatch, plan.configurations, plan.dp, zero_of(plan.zero))
     schedule = plan.placement().schedule
     return shape + (f", schedule {schedule}" if schedule != ONE_F_ONE_B else "")
 
 
 def shape_text(
-    microbatch: int, stages: Sequence[Configuration], replicas: int, zero: int = 0
+    microbatch: int, stages: Sequence[Configuration], replicas: int, zero: Zero = NOT_SHARDED
 ) -> str:
-    """Return degrees in one line: b, the configuration of each stage, d; z unless it is 0."""
+    """Return degrees in one line: b, the configuration of each stage, d; z where it is above 0."""
     tp = by_stage([str(k.tp) for k in stages])
     sp = by_stage(["on" if k.sp else "off" for k in stages])
     return (

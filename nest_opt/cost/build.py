@@ -1,22 +1,23 @@
 """Building the cost table of a problem: exact rationals, each rounded once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, product
 
 from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.cost.sharding import Call, Sharding, calls_of, fits_replicas
 from nest_opt.cost.states import state_bytes, whole_bytes
 from nest_opt.cost.table import (
     CLASSES,
+    OPERATIONS,
     CostTable,
     PairCosts,
+    ParameterClass,
     Row,
     ShardCosts,
     ShardKey,
     SyncCosts,
     SyncKey,
-    SyncOperation,
-    copies,
     refuse_overflow,
 )
 from nest_opt.cost.units import to_bytes, to_ps
@@ -56,7 +57,7 @@ def build_cost_table(problem: Problem) -> CostTable:
         replicas=replicas,
         pairs=pairs,
         sync=_sync_costs(problem, network, replicas),
-        zero=problem.search.zero,
+        zero=problem.zeros,
         shards=_shard_costs(problem, replicas),
     )
     refuse_overflow(table)
@@ -66,8 +67,9 @@ def build_cost_table(problem: Problem) -> CostTable:
 def legal_replicas(problem: Problem) -> dict[tuple[int, Configuration], tuple[int, ...]]:
     """Return the legal data-parallel degrees of every pair of the search space.
 
-    A degree is legal if b * ep * d divides G (or the job pads) and the
-    devices suffice for one stage of each replica.
+    A degree is legal if b * ep * d divides G (or the job pads), the devices
+    suffice for one stage of each replica, and some number of runs of replicas
+    divides it.
     """
     devices = problem.cluster.device_count
     legal = {}
@@ -82,7 +84,17 @@ def legal_replicas(problem: Problem) -> dict[tuple[int, Configuration], tuple[in
         )
     if not any(legal.values()):
         raise InstanceError(_no_legal_degree(problem))
-    return legal
+    in_runs = {
+        pair: tuple(d for d in degrees if any(fits_replicas(zero, d) for zero in problem.zeros))
+        for pair, degrees in legal.items()
+    }
+    if not any(in_runs.values()):
+        known = ", ".join(map(str, sorted({d for degrees in legal.values() for d in degrees})[:12]))
+        raise InstanceError(
+            f"search.zero_instances: found {list(problem.search.zero_instances)}, a divisor of one "
+            f"of the legal dp ({known}) is needed: choose another, or allow other dp"
+        )
+    return in_runs
 
 
 def _no_legal_degree(problem: Problem) -> str:
@@ -249,26 +261,20 @@ def _sync_costs(
     """
     top = network.level_count - 1
     sizes_of = problem.job.bytes_per_parameter
-    per_parameter: dict[SyncOperation, Fraction] = {}
-    if 0 in problem.search.zero:
-        per_parameter["all-reduce"] = Fraction(sizes_of.gradients)
-    if any(problem.search.zero):
-        per_parameter["reduce-scatter"] = Fraction(sizes_of.gradients)
-        per_parameter["all-gather"] = Fraction(sizes_of.weights)
     costs: dict[SyncKey, SyncCosts] = {}
     for (microbatch, configuration), degrees in replicas.items():
         profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
-        for parameter_class, (operation, size) in product(CLASSES, per_parameter.items()):
-            sizes = [
-                size * (p.dense_parameters if parameter_class == "dense" else p.expert_parameters)
-                for p in profiles
-            ]
-            for degree in degrees:
-                ranks = copies(configuration, parameter_class, degree)
+        for parameter_class in CLASSES:
+            for operation, ranks, shares in _calls(
+                problem, configuration, parameter_class, degrees
+            ):
+                part = sizes_of.weights if operation == "all-gather" else sizes_of.gradients
+                size = Fraction(part) / shares
+                sizes = [size * _parameters(profile, parameter_class) for profile in profiles]
                 algorithm = network.fastest_algorithm(operation, ranks, top, max(sizes))
                 for level in range(network.level_count):
-                    key = SyncKey(configuration, parameter_class, ranks, level, operation)
-                    if ranks > 1 and key not in costs:
+                    key = SyncKey(configuration, parameter_class, ranks, level, operation, shares)
+                    if key not in costs:
                         fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
                         costs[key] = SyncCosts(
                             to_ps(fixed), tuple(to_ps(per_byte * size) for size in sizes)
@@ -276,10 +282,31 @@ def _sync_costs(
     return costs
 
 
+def _calls(
+    problem: Problem,
+    configuration: Configuration,
+    parameter_class: ParameterClass,
+    degrees: Iterable[int],
+) -> list[Call]:
+    """Return every collective over copies of a class, each once, by operation."""
+    found = {
+        call: None
+        for degree in degrees
+        for zero in problem.zeros
+        if fits_replicas(zero, degree)
+        for call in calls_of(configuration, parameter_class, zero, degree)
+    }
+    return sorted(found, key=lambda call: OPERATIONS.index(call.operation))
+
+
+def _parameters(profile: Profile, parameter_class: ParameterClass) -> int:
+    return profile.dense_parameters if parameter_class == "dense" else profile.expert_parameters
+
+
 def _shard_costs(
     problem: Problem, replicas: Mapping[tuple[int, Configuration], tuple[int, ...]]
 ) -> dict[ShardKey, ShardCosts]:
-    """Return the memory of every class, number of copies and ZeRO level above 0.
+    """Return the memory of every class, number of copies and ZeRO level where one is above 0.
 
     Where copies share out gradients or weights, those of the layer at work
     are whole for as long: no other layer's are gathered beforehand (Zhao et
@@ -290,16 +317,16 @@ def _shard_costs(
     costs: dict[ShardKey, ShardCosts] = {}
     for pair, degrees in replicas.items():
         profiles = [kind.by_key[pair] for kind in problem.model.used_types]
-        for name, zero, degree in product(CLASSES, problem.search.zero, degrees):
-            ranks = copies(pair[1], name, degree)
-            key = ShardKey(pair[1], name, ranks, zero)
-            if zero == 0 or key in costs:
+        for name, zero, degree in product(CLASSES, filter(None, problem.zeros), degrees):
+            if not fits_replicas(zero, degree):
                 continue
-            state = state_bytes(convention, zero, ranks)
-            whole = whole_bytes(convention, zero, ranks)
-            counts = [
-                p.dense_parameters if name == "dense" else p.expert_parameters for p in profiles
-            ]
+            level, ranks = zero.level(name), Sharding(zero, degree, 1).inside(pair[1], name)
+            key = ShardKey(pair[1], name, ranks, level)
+            if key in costs:
+                continue
+            state = state_bytes(convention, level, ranks)
+            whole = whole_bytes(convention, level, ranks)
+            counts = [_parameters(profile, name) for profile in profiles]
             costs[key] = ShardCosts(
                 tuple(to_bytes(count * state) for count in counts),
                 tuple(to_bytes(count * whole) for count in counts),

@@ -34,6 +34,11 @@ class ObjectiveWeights:
         """The weight of max F where nothing is hidden: the fill is F then."""
         return self.round_weight + self.fill_weight
 
+    @property
+    def has_loads(self) -> bool:
+        """Whether the loads of stages are in no fixed ratio to F, since fills are not."""
+        return self.hidden_weight > 0 and self.fill_weight != 0
+
     def fill_ps(self, stage_time_ps: int, weight_gradient_ps: int) -> int:
         """Return v times the fill of a stage."""
         return max(0, stage_time_ps - self.hidden_weight * weight_gradient_ps)

@@ -1,6 +1,6 @@
 """What a ZeRO level makes of a stage's memory, of its sync and of its rounds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,14 @@ from nest_opt.cost.table import (
     SyncOperation,
     copies,
 )
-from nest_opt.problem import Configuration
+from nest_opt.problem import Configuration, Zero
+
+
+class CopyLevels(NamedTuple):
+    """Network levels of a class's copies: those inside a run of replicas, and equals between."""
+
+    inside: int
+    between: int = 0
 
 
 class Sharding(NamedTuple):
@@ -25,31 +32,68 @@ class Sharding(NamedTuple):
     Attributes
     ----------
     zero
-        z: what is sharded over the copies of a parameter. 0 nothing, 1
-        optimizer states, 2 gradients too, 3 weights too.
+        z of each class, and h: what is sharded over the copies of a parameter,
+        and in how many runs of replicas.
     replicas, rounds
         d and m.
     """
 
-    zero: int
+    zero: Zero
     replicas: int
     rounds: int
 
-    @property
-    def step_operations(self) -> tuple[SyncOperation, ...]:
-        """What a stage does over its copies once a batch: equation (15)."""
-        if self.zero == 0:
+    def inside(self, configuration: Configuration, name: ParameterClass) -> int:
+        """Return R / h, the copies that share out a class; all R where nothing is shared."""
+        return copies(configuration, name, self.replicas) // self.zero.runs(name)
+
+    def step_operations(self, name: ParameterClass) -> tuple[SyncOperation, ...]:
+        """Return what a class does over the copies of a run once a batch: equation (15)."""
+        zero = self.zero.level(name)
+        if zero == 0:
             return ("all-reduce",)
-        if self.zero == 1 or (self.zero == 2 and self.rounds == 1):
+        if zero == 1 or (zero == 2 and self.rounds == 1):
             return ("reduce-scatter", "all-gather")
-        return ("all-gather",) if self.zero == 2 else ()
+        return ("all-gather",) if zero == 2 else ()
+
+    def round_operations(self, name: ParameterClass) -> tuple[SyncOperation, ...]:
+        """Return what each layer does over the copies of a run in every microbatch: (60)."""
+        zero = self.zero.level(name)
+        if zero == 3:
+            return ("all-gather", "all-gather", "reduce-scatter")
+        return ("reduce-scatter",) if zero == 2 and self.rounds > 1 else ()
 
     @property
-    def round_operations(self) -> tuple[SyncOperation, ...]:
-        """What each layer does over its copies in every microbatch: equation (60)."""
-        if self.zero == 3:
-            return ("all-gather", "all-gather", "reduce-scatter")
-        return ("reduce-scatter",) if self.zero == 2 and self.rounds > 1 else ()
+    def has_rounds(self) -> bool:
+        """Whether any class has collectives over copies in a microbatch."""
+        return any(self.round_operations(name) for name in CLASSES)
+
+
+class Call(NamedTuple):
+    """A collective that a table must have at every network level: see `SyncKey`."""
+
+    operation: SyncOperation
+    copies: int
+    shares: int = 1
+
+
+def calls_of(
+    configuration: Configuration, name: ParameterClass, zero: Zero, replicas: int
+) -> Iterator[Call]:
+    """Yield every collective over copies of a class, whatever the number of rounds."""
+    sharding = Sharding(zero, replicas, 1)
+    inside, runs = sharding.inside(configuration, name), zero.runs(name)
+    operations: Sequence[SyncOperation] = (
+        ("reduce-scatter", "all-gather") if zero.level(name) else ("all-reduce",)
+    )
+    if inside > 1:
+        yield from (Call(operation, inside) for operation in operations)
+    if runs > 1:
+        yield Call("all-reduce", runs, inside)
+
+
+def fits_replicas(zero: Zero, replicas: int) -> bool:
+    """Whether d replicas are h equal runs."""
+    return replicas % zero.instances == 0
 
 
 def sharded_pair(
@@ -57,11 +101,11 @@ def sharded_pair(
 ) -> PairCosts:
     """Return the costs of a pair with the memory of a ZeRO level: equations (12) and (61)."""
     costs = table.pairs[pair]
-    if sharding.zero == 0:
+    if not sharding.zero:
         return costs
     shards = [
         table.shards[
-            ShardKey(pair[1], name, copies(pair[1], name, sharding.replicas), sharding.zero)
+            ShardKey(pair[1], name, sharding.inside(pair[1], name), sharding.zero.level(name))
         ]
         for name in CLASSES
     ]
@@ -78,39 +122,66 @@ def step_sync(
     configuration: Configuration,
     name: ParameterClass,
     sharding: Sharding,
-    level: int,
+    levels: CopyLevels,
 ) -> SyncCosts | None:
     """Return the sync of a class once a batch; None if it has one copy or no such collective."""
-    calls = _calls(table, configuration, name, sharding, level, sharding.step_operations)
-    if not calls:
+    found = (
+        run_sync(table, configuration, name, sharding, levels.inside),
+        between_sync(table, configuration, name, sharding, levels.between),
+    )
+    return _added([cost for cost in found if cost is not None])
+
+
+def run_sync(
+    table: CostTable,
+    configuration: Configuration,
+    name: ParameterClass,
+    sharding: Sharding,
+    level: int,
+) -> SyncCosts | None:
+    """Return the part of a class's sync over the copies of one run; None if there is none."""
+    operations = sharding.step_operations(name)
+    return _added(_calls(table, configuration, name, sharding, level, operations))
+
+
+def between_sync(
+    table: CostTable,
+    configuration: Configuration,
+    name: ParameterClass,
+    sharding: Sharding,
+    level: int,
+) -> SyncCosts | None:
+    """Return the all-reduce of a class's shard between runs; None if there is one run."""
+    runs = sharding.zero.runs(name)
+    if runs == 1:
         return None
-    return SyncCosts(sum(call.fixed_ps for call in calls), _sum([call.row_ps for call in calls]))
+    shares = sharding.inside(configuration, name)
+    return table.sync[SyncKey(configuration, name, runs, level, "all-reduce", shares)]
 
 
 def round_times(
     table: CostTable,
     pair: tuple[int, Configuration],
     sharding: Sharding,
-    levels: Sequence[int],
-    operations: Sequence[SyncOperation] | None = None,
+    levels: Sequence[CopyLevels],
+    only: SyncOperation | None = None,
 ) -> Row | None:
     """Return what each row's collectives over its copies take in a round; None if there are none.
 
-    `levels` are those of the copies of each class, `operations` some of those
-    of a round. A layer calls them by itself: its latency is in every one, and
-    layers without parameters of a class call nothing.
+    `levels` are those of the copies of each class, `only` is the operation
+    that counts where not all do. A layer calls them by itself: its latency is
+    in every one, and layers without parameters of a class call nothing.
     """
-    if operations is None:
-        operations = sharding.round_operations
     found = []
-    for name, level in zip(CLASSES, levels, strict=True):
+    for name, (inside, _) in zip(CLASSES, levels, strict=True):
         parameters = table.pairs[pair].parameters[name]
+        operations = [what for what in sharding.round_operations(name) if only in (None, what)]
         found += [
             tuple(
                 call.fixed_ps + time if count else 0
                 for count, time in zip(parameters, call.row_ps, strict=True)
             )
-            for call in _calls(table, pair[1], name, sharding, level, operations)
+            for call in _calls(table, pair[1], name, sharding, inside, operations)
         ]
     return _sum(found) if found else None
 
@@ -123,10 +194,16 @@ def _calls(
     level: int,
     operations: Sequence[SyncOperation],
 ) -> list[SyncCosts]:
-    ranks = copies(configuration, name, sharding.replicas)
+    ranks = sharding.inside(configuration, name)
     if ranks == 1:
         return []
     return [table.sync[SyncKey(configuration, name, ranks, level, what)] for what in operations]
+
+
+def _added(calls: Sequence[SyncCosts]) -> SyncCosts | None:
+    if not calls:
+        return None
+    return SyncCosts(sum(call.fixed_ps for call in calls), _sum([call.row_ps for call in calls]))
 
 
 def _sum(rows: Sequence[Row]) -> Row:

@@ -14,10 +14,12 @@ from typing import Literal
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, Group, Recompute
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 ParameterClass = Literal["dense", "expert"]
 CLASSES: tuple[ParameterClass, ...] = ("dense", "expert")
 SyncOperation = Literal["all-reduce", "reduce-scatter", "all-gather"]
+OPERATIONS: tuple[SyncOperation, ...] = ("all-reduce", "reduce-scatter", "all-gather")
 
 # One microbatch through the whole pipeline, and one device's bytes, must leave
 # the search arrays (int64, infinity at 2**61) room for one addition.
@@ -74,9 +76,10 @@ class SyncCosts:
 
 @dataclass(frozen=True)
 class SyncKey:
-    """What a collective over copies depends on: class, copies R, network level and operation.
+    """What a collective over copies depends on: class, copies, network level and operation.
 
-    An all-reduce and a reduce-scatter are of gradients, an all-gather is of weights.
+    An all-reduce and a reduce-scatter are of gradients, an all-gather is of weights; an
+    all-reduce between runs of replicas is of one of `shares` equal shares of them.
     """
 
     configuration: Configuration
@@ -84,11 +87,12 @@ class SyncKey:
     copies: int
     level: int
     operation: SyncOperation = "all-reduce"
+    shares: int = 1
 
 
 @dataclass(frozen=True)
 class ShardKey:
-    """What memory under ZeRO depends on: class, copies R and level z."""
+    """What memory under ZeRO depends on: class, copies that share it out, and level z."""
 
     configuration: Configuration
     parameter_class: ParameterClass
@@ -129,7 +133,7 @@ class CostTable:
     pairs, sync
         The coefficients.
     zero, shards
-        The ZeRO levels of the search space, and the memory of those above 0.
+        What the search space may shard, and the memory of each class where anything is.
     """
 
     layer_rows: Row
@@ -139,7 +143,7 @@ class CostTable:
     replicas: Mapping[tuple[int, Configuration], tuple[int, ...]]
     pairs: Mapping[tuple[int, Configuration], PairCosts]
     sync: Mapping[SyncKey, SyncCosts]
-    zero: tuple[int, ...] = (0,)
+    zero: tuple[Zero, ...] = (NOT_SHARDED,)
     shards: Mapping[ShardKey, ShardCosts] = field(default_factory=dict)
 
     @property

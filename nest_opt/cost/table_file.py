@@ -8,11 +8,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from nest_opt.cost.sharding import Sharding, calls_of, fits_replicas
 from nest_opt.cost.table import (
     CLASSES,
     MAX_TOTAL,
@@ -25,14 +26,13 @@ from nest_opt.cost.table import (
     SyncCosts,
     SyncKey,
     SyncOperation,
-    copies,
     refuse_overflow,
 )
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration
 from nest_opt.problem.base import Degree, Flag, Frozen, Positive
 from nest_opt.problem.profile import GROUPS, Group, Recompute
-from nest_opt.problem.search import ZeroLevel
+from nest_opt.problem.zero import Zero, ZeroLevel, ZeroValue, zero_json, zero_of
 
 _Amount = Annotated[int, Field(strict=True, ge=0, lt=MAX_TOTAL)]
 _Amounts = tuple[_Amount, ...]
@@ -96,6 +96,7 @@ class _SyncEntry(Frozen):
     copies: Positive
     level: _Amount
     operation: SyncOperation = "all-reduce"
+    shares: Positive = 1
     fixed_ps: _Amount
     row_ps: _Amounts
 
@@ -103,7 +104,10 @@ class _SyncEntry(Frozen):
     def key(self) -> SyncKey:
         """What the costs belong to."""
         configuration = Configuration(*self.configuration)
-        return SyncKey(configuration, self.parameter_class, self.copies, self.level, self.operation)
+        return SyncKey(
+            configuration, self.parameter_class, self.copies, self.level, self.operation,
+            self.shares,
+        )  # fmt: skip
 
 
 class _ShardEntry(Frozen):
@@ -134,7 +138,7 @@ class _TableFile(Frozen):
     reserve_bytes: _Amount
     pairs: tuple[_PairEntry, ...] = Field(min_length=1)
     sync: tuple[_SyncEntry, ...]
-    zero: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] = (0,)
+    zero: Annotated[tuple[ZeroValue, ...], Field(min_length=1)] = (0,)
     shards: tuple[_ShardEntry, ...] = ()
 
 
@@ -166,7 +170,7 @@ def table_from_json(data: Any) -> CostTable:
         replicas={entry.key: entry.replicas for entry in file.pairs},
         pairs={entry.key: entry.costs() for entry in file.pairs},
         sync={entry.key: SyncCosts(entry.fixed_ps, entry.row_ps) for entry in file.sync},
-        zero=file.zero,
+        zero=tuple(map(zero_of, file.zero)),
         shards={
             entry.key: ShardCosts(entry.states_bytes, entry.work_bytes) for entry in file.shards
         },
@@ -183,7 +187,7 @@ def table_from_json(data: Any) -> CostTable:
     if set(table.shards) != shards or len(table.shards) < len(file.shards):
         raise _malformed(
             "shards", f"{len(file.shards)} entries", f"{len(shards)} are needed: one for each "
-            "configuration, class, number of copies and ZeRO level above 0"
+            "configuration, class, number of copies and ZeRO level where one is above 0"
         )  # fmt: skip
     for key in needed:
         if key.level:
@@ -264,29 +268,36 @@ def _refuse_keys(place: str, entry: _PairEntry) -> None:
 
 def _sync_keys(table: CostTable) -> set[SyncKey]:
     """Return the keys that the search may ask a table's syncs for."""
-    operations: list[SyncOperation] = ["all-reduce"] if 0 in table.zero else []
-    operations += ["reduce-scatter", "all-gather"] if any(table.zero) else []
     return {
-        SyncKey(configuration, name, ranks, level, operation)
-        for (_, configuration), degrees in table.replicas.items()
-        for name in CLASSES
-        for degree in degrees
-        if (ranks := copies(configuration, name, degree)) > 1
+        SyncKey(configuration, name, ranks, level, operation, shares)
+        for configuration, name, degree, zero in _shardings(table)
+        for operation, ranks, shares in calls_of(configuration, name, zero, degree)
         for level in range(table.level_count)
-        for operation in operations
     }
 
 
 def _shard_keys(table: CostTable) -> set[ShardKey]:
     """Return the keys that the search may ask a table's shards for."""
     return {
-        ShardKey(configuration, name, copies(configuration, name, degree), zero)
-        for (_, configuration), degrees in table.replicas.items()
-        for name in CLASSES
-        for degree in degrees
-        for zero in table.zero
+        ShardKey(
+            configuration,
+            name,
+            Sharding(zero, degree, 1).inside(configuration, name),
+            zero.level(name),
+        )
+        for configuration, name, degree, zero in _shardings(table)
         if zero
     }
+
+
+def _shardings(
+    table: CostTable,
+) -> Iterator[tuple[Configuration, ParameterClass, int, Zero]]:
+    """Yield every configuration, class and d with what may be sharded there."""
+    for (_, configuration), degrees in table.replicas.items():
+        for name, degree, zero in product(CLASSES, degrees, table.zero):
+            if fits_replicas(zero, degree):
+                yield configuration, name, degree, zero
 
 
 def table_to_json(table: CostTable) -> dict[str, Any]:
@@ -314,6 +325,7 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
                 "copies": key.copies,
                 "level": key.level,
                 **({"operation": key.operation} if any(table.zero) else {}),
+                **({"shares": key.shares} if key.shares > 1 else {}),
                 "fixed_ps": costs.fixed_ps,
                 "row_ps": list(costs.row_ps),
             }
@@ -325,7 +337,7 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
 
 def _sharding_to_json(table: CostTable) -> dict[str, Any]:
     return {
-        "zero": list(table.zero),
+        "zero": [zero_json(zero) for zero in table.zero],
         "shards": [
             {
                 "configuration": list(key.configuration),

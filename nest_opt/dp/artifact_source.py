@@ -15,6 +15,7 @@ from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.units import to_ps
 from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
+from nest_opt.dp.chunks import ChunkPlan
 from nest_opt.dp.cuts import EndsAndOrder, Held
 from nest_opt.dp.source import Bundle, Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
@@ -189,7 +190,7 @@ class ArtifactSource:
         """Return ends and order of the stages that end at these cuts: the listed one."""
         return tuple(path), None
 
-    def bundles(self) -> Iterator[Bundle]:
+    def bundles(self, with_dominated: bool = True) -> Iterator[Bundle]:
         """Yield the groups of each b and t, with bounds that cannot be had better in short."""
         by_pair: dict[tuple[int, Configuration], list[Group]] = {}
         for group in self._groups():
@@ -263,6 +264,14 @@ class ArtifactSource:
         none = np.zeros_like(time[0])
         return Chain(time, [none] * (stages - 1) + [np.broadcast_to(first, none.shape)])
 
+    def chunk_plan(self, cell: Cell) -> ChunkPlan | None:
+        """Return None: the artifact knows 1F1B alone."""
+        return None
+
+    def chunk_memory(self, case: MemoryCase, stages: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return None: the artifact knows 1F1B alone."""
+        return None
+
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
         """Return the mode that the artifact gives a stage."""
         return self._artifact.mode(cell.device_map.stages - stage)
@@ -303,6 +312,6 @@ class ArtifactSource:
         """Return the matrix: no stage must hold any layer."""
         return matrix
 
-    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
-        """Return the bytes of every interval of S stages, last stage first."""
-        return [self.memory(case, place) for place in range(1, stages + 1)]
+    def places(self, case: MemoryCase, stages: int) -> list[int]:
+        """Return each stage's number from the end, 1 being the last."""
+        return list(range(stages, 0, -1))

@@ -45,14 +45,19 @@ class Chain:
     Attributes
     ----------
     time
-        F of every interval at each position, shape (n + 1, n + 1) each.
+        F of every interval at each position, shape (n + 1, n + 1) each. Where
+        the schedule makes fills that are not F, the load L = m F - f or
+        m F + (S - 1) f.
     sync
         Z (X or Y, as the objective says) likewise, or None where no stage
         of the cell has any.
+    fill
+        The fill f likewise, which sums are of; None where it is F.
     """
 
     time: Sequence[Array]
     sync: Sequence[Array] | None
+    fill: Sequence[Array] | None = None
 
     @property
     def layers(self) -> int:
@@ -99,9 +104,9 @@ class Chain:
         """
         passes = []
         suffix = suffix_start(self.layers)
-        for position, time in enumerate(self.time):
+        for position, fill in enumerate(self.time if self.fill is None else self.fill):
             allowed = self._allowed(position, most_time, most_sync)
-            cost = np.where(allowed, time[self._rows(position)] if weight else 0, INFINITE)
+            cost = np.where(allowed, fill[self._rows(position)] if weight else 0, INFINITE)
             suffix = extend_sum(cost, suffix)
             passes.append((cost, suffix))
         return passes

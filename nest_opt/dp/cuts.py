@@ -90,7 +90,7 @@ class ListedCuts:
     def forbidden(self, restriction: Restriction) -> Mask:
         """Return which intervals are empty, or what the constraints forbid."""
         cut = np.zeros(len(self), np.bool_)
-        cut[[c for c in restriction.cuts if 0 < c < self._layers]] = True
+        cut[[c for c in restriction.interval_cuts if 0 < c < self._layers]] = True
         ordered = np.arange(len(self))[:, None] < np.arange(len(self))[None, :]
         forbidden: Mask = ~ordered | cut[:, None] | cut[None, :]
         for first, second in restriction.apart:
@@ -175,8 +175,8 @@ class DownsetCuts:
         """Return which pairs are no stages, or what the constraints forbid."""
         split = np.zeros(len(self), np.bool_)
         for together in restriction.together:
-            named = self._ones[:, sorted(together)].sum(axis=1)
-            split |= (named > 0) & (named < len(together))
+            named = self._ones[:, sorted(set(together))].sum(axis=1)
+            split |= (named > 0) & (named < len(set(together)))
         forbidden: Mask = ~self._within | split[:, None] | split[None, :]
         for first, second in restriction.apart:
             forbidden |= self._with_all((first, second))

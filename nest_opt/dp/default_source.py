@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from math import isqrt
 from operator import add
 from typing import TypeAlias, TypeVar
 
@@ -10,28 +11,34 @@ import numpy as np
 
 from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight, rounds_per_batch
-from nest_opt.cost.sharding import Sharding, round_times, sharded_pair
-from nest_opt.cost.table import Row, row_times
+from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
+from nest_opt.cost.sharding import Sharding, fits_replicas, round_times, sharded_pair
+from nest_opt.cost.table import CLASSES, Row, row_times
 from nest_opt.dp.capacity import Layers, room
 from nest_opt.dp.chain import INFINITE, Array, Chain
+from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkPlan, EqualCuts, StageSets
+from nest_opt.dp.closed_form import LayerTimes, closed_form_ps, closed_forms, layer_times
 from nest_opt.dp.cuts import EndsAndOrder, Held, cuts_of
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet, LevelVectors
 from nest_opt.dp.matrices import (
+    MIN_KEPT,
     NO_ROUNDS,
     NOTHING_SHARDED,
     LazyMatrices,
     PairMatrices,
     StageKey,
+    copy_levels,
 )
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.source import Bundle, Group, MemoryCase
+from nest_opt.dp.thresholds import load_weight
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps, count_maps
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
-from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -39,6 +46,8 @@ _Matrices: TypeAlias = dict[tuple[tuple[int, Configuration], Sharding], PairMatr
 
 # Matrices that are kept of ZeRO levels above 0.
 KEPT_SHARDED = 64
+# Costs of equal chunks that are kept, times n^2: their arrays have about n^2 entries each.
+KEPT_CHUNKS = 2**20
 
 
 class DefaultSource:
@@ -47,21 +56,24 @@ class DefaultSource:
     def __init__(self, costs: Costs) -> None:
         self._problem = costs.problem
         self._table = costs.search_table
-        self._cuts = cuts_of(costs.graph, costs.table.layer_count)
+        self._boundaries = cuts_of(costs.graph, costs.table.layer_count)
         self._devices = costs.problem.cluster.device_count
         self._restriction = restriction(costs.problem)
         self._replicas = costs.table.replicas
         self._group_sizes = costs.network.group_sizes
         self._rows = np.array(costs.table.layer_rows)
-        self._zero = sorted(costs.problem.search.zero)
+        self._zero = costs.problem.zeros
+        self._schedules = costs.problem.search.schedules
         # By whether parameters are sharded: there are many such, and the oldest are dropped.
         self._matrices: tuple[_Matrices, _Matrices] = ({}, {})
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
-        self._with_maps: dict[tuple[Configuration, int, int], bool] = {}
-        self._least: dict[
-            tuple[tuple[int, Configuration], int, int, Sharding], tuple[int, int]
-        ] = {}
+        self._with_maps: dict[tuple[Configuration, int, int, bool], bool] = {}
+        self._map_counts: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._least_levels: dict[Configuration, Levels] = {}
+        self._cuts: dict[tuple[int, int], EqualCuts] = {}
+        self._chunk_costs: dict[object, ChunkCosts] = {}
+        self._least: dict[object, tuple[int, int]] = {}
 
     def relaxed(self, problem: Problem) -> "DefaultSource":
         """Return the cells under fewer constraints, or with a padded batch: for `fits` alone.
@@ -74,6 +86,7 @@ class DefaultSource:
         other._problem, other._restriction = problem, restriction(problem)
         other._replicas = legal_replicas(problem)
         other._matrices, other._least, other._with_maps = ({}, {}), {}, {}
+        other._cuts, other._chunk_costs, other._map_counts = {}, {}, {}
         if any(self._zero):
             other._table = Costs(problem).search_table
         return other
@@ -86,15 +99,15 @@ class DefaultSource:
     @property
     def last_cut(self) -> int:
         """The cut after all layers."""
-        return len(self._cuts) - 1
+        return len(self._boundaries) - 1
 
     def stages(self, path: Sequence[int]) -> EndsAndOrder:
         """Return ends and order of the stages that end at these cuts."""
-        return self._cuts.stages(path)
+        return self._boundaries.stages(path)
 
     def holding(self, matrix: Array, held: Held) -> Array:
         """Return a matrix that is `INFINITE` for stages without the layers to be held."""
-        return self._cuts.holding(matrix, held)
+        return self._boundaries.holding(matrix, held)
 
     def matrices(
         self, pair: tuple[int, Configuration], sharding: Sharding = NOTHING_SHARDED
@@ -105,7 +118,7 @@ class DefaultSource:
         return _kept(
             self._matrices[bool(sharding.zero)],
             (pair, sharding),
-            lambda: PairMatrices(self._table, pair, self._restriction, sharding, self._cuts),
+            lambda: PairMatrices(self._table, pair, self._restriction, sharding, self._boundaries),
             KEPT_SHARDED if sharding.zero else None,
         )
 
@@ -118,58 +131,106 @@ class DefaultSource:
             self._vectors[configuration] = LevelVectors(self._group_sizes, configuration)
         return self._vectors[configuration]
 
-    def bundles(self) -> Iterator[Bundle]:
-        """Yield the groups of each pair and d, with a bound in closed form, memory aside."""
+    def bundles(self, with_dominated: bool = True) -> Iterator[Bundle]:
+        """Yield the groups of each pair, d and schedule, with bounds in closed form.
+
+        Memory aside.
+        """
         for pair in self._table.pairs:
             if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1]):
                 for replicas in filter(self._restriction.allows_replicas, self._replicas[pair]):
-                    yield self._bundle(pair, replicas)
+                    for schedule in self._schedules:
+                        yield self._bundle(pair, replicas, schedule, with_dominated)
 
     def may_have_tp(self, configuration: Configuration) -> bool:
         """Whether some device map keeps tp groups on the levels that they may use."""
         most = self._restriction.highest_tp_level
         return most is None or self.least_levels(configuration)[0] <= most
 
-    def _bundle(self, pair: tuple[int, Configuration], replicas: int) -> Bundle:
-        """Return the groups of a pair and d: sums over all layers, even shares, the largest layer.
-
-        No stage is on lower levels than `least_levels`, every cut costs the
-        hops of two stages, and the slowest stage has at least an even share
-        of all time and the largest layer.
-        """
+    def _bundle(
+        self,
+        pair: tuple[int, Configuration],
+        replicas: int,
+        schedule: Schedule,
+        with_dominated: bool,
+    ) -> Bundle:
+        """Return the groups of a pair, d and schedule."""
         objective, rounds = self._problem.job.objective, self._rounds(pair, replicas)
-        per_cut = 2 * self.matrices(pair).least_hop(self.least_levels(pair[1])[-1])
         choices = [
             stages
-            for stages in range(1, self._most_stages(pair[1], replicas) + 1)
-            if self.allows_stages(stages)
+            for stages in self._stage_counts(pair[1].block_size, replicas)
+            if self._runs(schedule, stages, rounds)
+            and (with_dominated or not self._is_dominated(schedule, stages))
         ]
-        stages = np.array(choices, np.float64)
-        weights = [objective_weights(objective, count, rounds) for count in choices]
-        sums = np.array([each.sum_weight for each in weights], np.float64)
-        loads = np.array([each.max_weight for each in weights], np.float64)
-        bounds = []
-        for zero in self._zero:
-            layers, largest = self._plain(pair, Sharding(zero, replicas, rounds))
-            total = layers + (stages - 1) * per_cut
-            bounds.append(sums * total + loads * np.maximum(largest, total / stages))
+        weights = [objective_weights(objective, count, rounds, schedule) for count in choices]
+        hops = np.array([self._least_hops(pair, schedule, count) for count in choices], np.float64)
+        zeros = self._zeros(replicas)
+        bounds = [
+            closed_forms(
+                self._plain(pair, Sharding(zero, replicas, rounds)), hops, choices, weights
+            )
+            for zero in zeros
+            if choices
+        ]
 
         def group(place: int) -> Group:
             level, number = divmod(place, len(choices))
             devices = pair[1].block_size * replicas * choices[number]
-            return Group(0, devices, choices[number], replicas, *pair, rounds, self._zero[level])
+            return Group(
+                0, devices, choices[number], replicas, *pair, rounds, zeros[level], schedule
+            )
 
-        return Bundle(np.concatenate(bounds), group)
+        return Bundle(np.concatenate(bounds or [np.zeros(0)]), group)
+
+    def _zeros(self, replicas: int) -> list[Zero]:
+        """Return the ZeRO levels that so many replicas can have."""
+        return [zero for zero in self._zero if fits_replicas(zero, replicas)]
+
+    def _stage_counts(self, block_size: int, replicas: int) -> list[int]:
+        """Return the numbers of stages that devices and constraints allow."""
+        most = min(self._table.layer_count, self._devices // (block_size * replicas))
+        return [count for count in range(1, most + 1) if self.allows_stages(count)]
 
     def _rounds(self, pair: tuple[int, Configuration], replicas: int) -> int:
         rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
         assert rounds is not None
         return rounds
 
-    def _plain(self, pair: tuple[int, Configuration], sharding: Sharding) -> tuple[int, int]:
-        """Return (sum, largest) of the layers' times with the least that rounds add to them."""
-        times = self.layer_times(pair, sharding)
-        return int(times.sum()), int(times.max())
+    def _is_dominated(self, schedule: Schedule, stages: int) -> bool:
+        """Whether 1F1B takes no more time and memory with every placement: it wins the tie.
+
+        GPipe holds more stashes. ZB-H1 does so too, and is faster only in the fill.
+        """
+        if ONE_F_ONE_B not in self._schedules:
+            return False
+        fills = stages > 1 and self._problem.job.objective != "bottleneck"
+        return schedule.name == "gpipe" or (schedule.name == "zb-h1" and not fills)
+
+    def _runs(self, schedule: Schedule, stages: int, rounds: int) -> bool:
+        """Whether a schedule has plans of S stages and m rounds: each chunk has a layer."""
+        enough = stages * schedule.chunks <= self._table.layer_count
+        return enough and runs(schedule, stages, rounds)
+
+    def _least_hops(self, pair: tuple[int, Configuration], schedule: Schedule, stages: int) -> int:
+        """Return the least that all hops of a pipeline take: two at each end of a chunk.
+
+        Those from the last stage round to the first are longer.
+        """
+        matrices, around = self.matrices(pair), schedule.chunks - 1
+        *_, level = self.least_levels(pair[1])
+        hops = (stages - 1) * schedule.chunks * matrices.least_hop(level)
+        if around:
+            hops += around * matrices.least_hop(self._least_level_around(pair[1], stages))
+        return 2 * hops
+
+    def _least_level_around(self, configuration: Configuration, stages: int) -> int:
+        """Return the least level of a hop between the last and the first of S stages."""
+        return self.vectors(configuration).level_of_span((stages - 1) * configuration.block_size)
+
+    def _plain(self, pair: tuple[int, Configuration], sharding: Sharding) -> LayerTimes:
+        """Return the sums of the layers' least times."""
+        gradients = np.array(self._table.pairs[pair].weight_gradient_ps, np.int64)[self._rows]
+        return layer_times(self.layer_times(pair, sharding), gradients)
 
     def layer_times(self, pair: tuple[int, Configuration], sharding: Sharding) -> Array:
         """Return the least time of each layer, hops and recomputation aside."""
@@ -183,8 +244,8 @@ class DefaultSource:
         """Return each row's time by mode, hops aside, with all groups at their least levels."""
         inside = self.least_levels(pair[1])[:3]
         times = row_times(self._table.pairs[pair], pair[1], inside)
-        least = self.least_sync_levels(pair[1], sharding.replicas)
-        rounds = round_times(self._table, pair, sharding, least)
+        least = self.least_sync_levels(pair[1], sharding.replicas, sharding.zero)
+        rounds = round_times(self._table, pair, sharding, copy_levels(least))
         if rounds is None:
             return times
         return {mode: tuple(map(add, row, rounds)) for mode, row in times.items()}
@@ -194,22 +255,22 @@ class DefaultSource:
         asked = self._problem.search.pp
         return (not asked or stages in asked) and self._restriction.allows_stages(stages)
 
-    def _most_stages(self, configuration: Configuration, replicas: int) -> int:
-        return min(self._table.layer_count, self._devices // (configuration.block_size * replicas))
-
     def least_levels(self, configuration: Configuration) -> Levels:
         """Return the least (tp, cp, ep, hop) levels that any device map can have.
 
         Two stages are at least a block apart, so no hop is on a lower level
         than one by a block.
         """
-        tp, cp, ep, _ = configuration
-        spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), configuration.block_size)
-        return tuple(map(self.vectors(configuration).level_of_span, spans))
+        if configuration not in self._least_levels:
+            tp, cp, ep, _ = configuration
+            spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), configuration.block_size)
+            levels = tuple(map(self.vectors(configuration).level_of_span, spans))
+            self._least_levels[configuration] = levels
+        return self._least_levels[configuration]
 
     @property
     def refinements(self) -> int:
-        """Two: room for layers, and the interval DP."""
+        """Two: room for layers, and the interval DP, or all ways to cut into equal chunks."""
         return 2
 
     def refined_bound_ps(self, group: Group, step: int) -> int | None:
@@ -217,15 +278,20 @@ class DefaultSource:
 
         Both are at the least levels.
         """
-        sharding = _sharding_of(group)
-        found = self._roomy(group) if step == 0 else self._relaxed(group)
+        if group.schedule.is_interleaved:
+            return self._least_chunked(group) if step else 0
+        sharding, weights = _sharding_of(group), self._weights_of(group)
+        found = self._relaxed(group) if step else self._roomy(group)
         if found is None:
             return None
         slowest, total = found
-        weights = objective_weights(self._problem.job.objective, group.stages, group.rounds)
-        bound = weights.sum_weight * total + weights.max_weight * slowest
-        if step and weights.sync:
-            bound += self._least_sync(sharding, group.pair, group.stages)
+        if not step:
+            plain = self._plain(group.pair, sharding)
+            layers = plain._replace(total=total, largest=slowest, hidden_of_largest=0)
+            return closed_form_ps(layers, 0, group.stages, weights)
+        bound = weights.sum_weight * total + load_weight(weights) * slowest
+        if weights.sync:
+            bound += self._least_sync(sharding, group.pair, group.stages, group.schedule)
         return bound
 
     def _roomy(self, group: Group) -> tuple[int, int] | None:
@@ -237,7 +303,7 @@ class DefaultSource:
         hop = self.matrices(group.pair).least_hop(self.least_levels(group.configuration)[-1])
         hops = np.full(stages, 2 * hop, np.int64)
         hops[[0, -1]] = hop if stages > 1 else 0
-        flights = [in_flight(ONE_F_ONE_B, stage, stages, group.rounds) for stage in range(stages)]
+        flights = self._flights(group.schedule, stages, group.rounds)
         row, count = Counter(self._table.layer_rows).most_common(1)[0]
         modes = [mode for mode in RECOMPUTE_MODES if mode in costs.stash_bytes]
         layers = Layers(
@@ -256,88 +322,223 @@ class DefaultSource:
         largest = int(plain.max()) + int(hops.min())
         return rooms.least_slowest(max(largest, -(-total // stages))), total
 
+    def _weights_of(self, group: Group) -> ObjectiveWeights:
+        return objective_weights(
+            self._problem.job.objective, group.stages, group.rounds, group.schedule
+        )
+
+    def _least_chunked(self, group: Group) -> int | None:
+        """Return the best plan's value with equal chunks, at the least levels possible."""
+        if group.stages < self.matrices(group.pair, _sharding_of(group)).least_stages:
+            return None
+        *inside, hop = self.least_levels(group.configuration)
+        stages, around = group.stages, self._least_level_around(group.configuration, group.stages)
+        levels = tuple(
+            frozenset(
+                {
+                    (
+                        *inside,
+                        hop if stage else around,
+                        hop if stage < stages - 1 else around,
+                    )
+                }
+            )
+            for stage in range(stages)
+        )
+        copies = frozenset(
+            {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
+        )
+        best = self._best_chunks(
+            _sharding_of(group), group.pair, group.schedule, levels, (copies,) * stages
+        )
+        return None if best is None else best[0]
+
+    def _best_chunks(
+        self,
+        sharding: Sharding,
+        pair: tuple[int, Configuration],
+        schedule: Schedule,
+        levels: StageSets,
+        copies: StageSets,
+    ) -> tuple[int, int] | None:
+        """Return the least value of equal chunks at some levels, and its place among the ways."""
+        matrices, stages = self.matrices(pair, sharding), len(levels)
+        objective = self._problem.job.objective
+        weights = objective_weights(objective, stages, sharding.rounds, schedule)
+        of_cell = ChunkLevels(
+            levels,
+            copies if matrices.has_rounds else (),
+            copies if weights.sync and matrices.has_sync(sharding.replicas) else (),
+        )
+        return self._chunks(pair, sharding, schedule, stages).best(
+            tuple(self._flights(schedule, stages, sharding.rounds)),
+            weights,
+            of_cell,
+            sharding.replicas,
+            self._hides_sync(schedule),
+        )
+
+    def _chunks(
+        self, pair: tuple[int, Configuration], sharding: Sharding, schedule: Schedule, stages: int
+    ) -> ChunkCosts:
+        """Return the costs of all ways to cut into equal chunks; the oldest are dropped."""
+        key = (stages, schedule.chunks)
+        if key not in self._cuts:
+            pinned = [
+                (place, stage)
+                for stage, places in enumerate(self._pinned(stages))
+                for place in places
+            ]
+            self._cuts[key] = EqualCuts(self.layers, *key, self._restriction, pinned)
+        of = sharding if sharding.zero else NOTHING_SHARDED
+        return _kept(
+            self._chunk_costs,
+            (pair, of, key),
+            lambda: ChunkCosts(self.matrices(pair, of), self._cuts[key]),
+            max(MIN_KEPT, KEPT_CHUNKS // self.layers**2),
+        )
+
+    def chunk_plan(self, cell: Cell) -> ChunkPlan | None:
+        """Return the best plan of an interleaved cell."""
+        best = self._best_of(cell)
+        if best is None:
+            return None
+        sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
+        stages = cell.device_map.stages
+        flights = tuple(self._flights(cell.schedule, stages, cell.rounds))
+        return self._chunks(cell.pair, sharding, cell.schedule, stages).plan(flights, *best)
+
+    def _best_of(self, cell: Cell) -> tuple[int, int] | None:
+        vectors, device_map = self.vectors(cell.configuration), cell.device_map
+        return self._best_chunks(
+            Sharding(cell.zero, device_map.replicas, cell.rounds),
+            cell.pair,
+            cell.schedule,
+            tuple(vectors.stage_sets(device_map, goes_round=True)),
+            tuple(vectors.sync_sets(device_map, cell.zero)),
+        )
+
+    def chunk_memory(self, case: MemoryCase, stages: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return the least bytes of the heaviest stage of equal chunks, and their ends."""
+        if stages == 1:
+            return None
+        sharding = Sharding(case.zero, case.replicas, case.rounds)
+        pair = case.microbatch, case.configuration
+        flights = tuple(self._flights(case.schedule, stages, case.rounds))
+        return self._chunks(pair, sharding, case.schedule, stages).least_memory(flights)
+
     def _relaxed(self, group: Group) -> tuple[int, int] | None:
-        """Return (least max F, least sum F) at the least levels; None if nothing fits.
+        """Return (least max load, least sum of fills) at the least levels; None if nothing fits.
 
         Ends of pipelines with the same stashes and pins are found once.
         """
         sharding, stages = _sharding_of(group), group.stages
         if stages < self.matrices(group.pair, sharding).least_stages:
             return None
+        weights = self._weights_of(group)
+        flights = self._flights(group.schedule, stages, group.rounds)
         key = (
-            group.pair, min(group.rounds, stages), stages,
+            group.pair, tuple(flights), weights if weights.has_loads else None,
             sharding if sharding.zero else NOTHING_SHARDED,
         )  # fmt: skip
         if key not in self._least:
             matrices = self.matrices(group.pair, sharding)
             shared = NO_ROUNDS
             if matrices.has_rounds:
-                shared = frozenset({self.least_sync_levels(group.configuration, group.replicas)})
+                shared = frozenset(
+                    {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
+                )
             *inside, hop = self.least_levels(group.configuration)
             keys: list[StageKey] = []
-            for stage, held in enumerate(self.held_by(stages)):
+            for stage, (flight, held) in enumerate(zip(flights, self.held_by(stages), strict=True)):
                 level_in = hop if stage else NO_HOP
                 level_out = hop if stage < stages - 1 else NO_HOP
                 levels = frozenset({(*inside, level_in, level_out)})
-                flight = in_flight(ONE_F_ONE_B, stage, stages, group.rounds)
                 keys.append((levels, flight, held, shared))
-            self._least[key] = matrices.least(keys[::-1])
+            self._least[key] = matrices.least(keys[::-1], weights)
         return self._least[key] if self._least[key][1] < INFINITE else None
 
-    def _least_sync(self, sharding: Sharding, pair: tuple[int, Configuration], stages: int) -> int:
+    @staticmethod
+    def _flights(schedule: Schedule, stages: int, rounds: int) -> list[int]:
+        """Return the stashes in flight of each stage."""
+        return [in_flight(schedule, stage, stages, rounds) for stage in range(stages)]
+
+    def _least_sync(
+        self,
+        sharding: Sharding,
+        pair: tuple[int, Configuration],
+        stages: int,
+        schedule: Schedule,
+    ) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.
 
         The first stage holds at least one that may be first and hides nothing; with
-        one stage it holds all. Under `nest` some stage has the largest layer,
-        and an even share of all layers' bytes at least.
+        one stage it holds all. Where nothing hides sync, some stage has the
+        largest layer, and an even share of all layers' bytes at least.
         """
         matrices, replicas = self.matrices(pair, sharding), sharding.replicas
         if not matrices.has_sync(replicas):
             return 0
-        sync = matrices.sync(replicas, frozenset({self.least_sync_levels(pair[1], replicas)}))
+        least = self.least_sync_levels(pair[1], replicas, sharding.zero)
+        sync = matrices.sync(replicas, frozenset({least}))
         if stages == 1:
             return int(sync[0, -1])
-        if self._problem.job.objective == "fill-drain":
-            return int(sync[0, self._cuts.first].min())
-        return max(int(sync[self._cuts.alone].max()), -(-int(sync[0, -1]) // stages))
+        if self._hides_sync(schedule):
+            return int(sync[0, self._boundaries.first].min())
+        return max(int(sync[self._boundaries.alone].max()), -(-int(sync[0, -1]) // stages))
 
-    def least_sync_levels(self, configuration: Configuration, replicas: int) -> Levels:
-        """Return the least (dense, expert) levels of the copies of any device map."""
+    def _hides_sync(self, schedule: Schedule) -> bool:
+        """Whether the drain of earlier stages hides sync."""
+        return self._problem.job.objective == "fill-drain" and drains(schedule)
+
+    def least_sync_levels(
+        self, configuration: Configuration, replicas: int, zero: Zero = NOT_SHARDED
+    ) -> Levels:
+        """Return the least levels of the copies of any device map: `LevelVectors.sync_sets`.
+
+        Replicas are at least a block apart.
+        """
         tp, cp, ep, _ = configuration
-        vectors = self.vectors(configuration)
-        return (
-            vectors.level_of_span((cp * ep * replicas - 1) * tp),
-            vectors.level_of_span((replicas - 1) * tp * cp * ep + (cp - 1) * tp),
-        )
+        level, a = self.vectors(configuration).level_of_span, configuration.block_size
+        dense, expert = (replicas // zero.runs(name) for name in CLASSES)
+        inside = (level((cp * ep * dense - 1) * tp), level((expert - 1) * a + (cp - 1) * tp))
+        if zero.instances == 1:
+            return inside
+        return (*inside, level((replicas - dense) * a), level((replicas - expert) * a))
 
     def cells(self, group: Group) -> list[Cell]:
         """Return the group's distinct device maps as cells, in the order of ties."""
+        b, k, m = group.microbatch, group.configuration, group.rounds
         return [
-            Cell(group.microbatch, group.configuration, group.rounds, device_map, group.zero)
-            for device_map in self._maps(
-                group.configuration.block_size, group.replicas, group.stages
-            )
+            Cell(b, k, m, device_map, group.zero, group.schedule)
+            for device_map in self._maps(k.block_size, group.replicas, group.stages)
         ]
 
     def cell_count(self) -> int:
         """Return the number of cells of all groups."""
         shapes = Counter(
-            (pair[1].block_size, replicas)
+            (pair[1].block_size, replicas, self._rounds(pair, replicas))
             for pair in self._table.pairs
             if self._restriction.allows_pair(*pair) and self.may_have_tp(pair[1])
             for replicas in filter(self._restriction.allows_replicas, self._replicas[pair])
         )
-        maps = sum(count * self._map_count(*shape) for shape, count in shapes.items())
-        return len(self._zero) * maps
-
-    def _map_count(self, block_size: int, replicas: int) -> int:
-        """Return the number of device maps of all S."""
-        most = min(self._table.layer_count, self._devices // (block_size * replicas))
-        stages = [count for count in range(1, most + 1) if self.allows_stages(count)]
         return sum(
-            count_maps(
-                self._group_sizes, self._devices, block_size, replicas, stages, self._problem.search
+            count * len(self._zeros(shape[1])) * self._map_count(*shape)
+            for shape, count in shapes.items()
+        )
+
+    def _map_count(self, block_size: int, replicas: int, rounds: int) -> int:
+        """Return the number of device maps of all S, as often as a schedule runs there."""
+        shape = block_size, replicas
+        if shape not in self._map_counts:
+            stages = self._stage_counts(*shape)
+            counts = count_maps(
+                self._group_sizes, self._devices, *shape, stages, self._problem.search
             )
+            self._map_counts[shape] = list(zip(stages, counts, strict=True))
+        return sum(
+            maps * sum(self._runs(schedule, stages, rounds) for schedule in self._schedules)
+            for stages, maps in self._map_counts[shape]
         )
 
     def _maps(self, block_size: int, replicas: int, stages: int) -> list[DeviceMap]:
@@ -350,7 +551,9 @@ class DefaultSource:
 
     def weights(self, cell: Cell) -> ObjectiveWeights:
         """Return the objective of a cell."""
-        return objective_weights(self._problem.job.objective, cell.device_map.stages, cell.rounds)
+        return objective_weights(
+            self._problem.job.objective, cell.device_map.stages, cell.rounds, cell.schedule
+        )
 
     def _keys(self, cell: Cell) -> list[StageKey]:
         """Return what the time of each stage depends on, last stage first."""
@@ -359,13 +562,9 @@ class DefaultSource:
         count = len(sets)
         shared: list[LevelSet] = [NO_ROUNDS] * count
         if self._matrices_of(cell).has_rounds:
-            shared = vectors.sync_sets(cell.device_map)
-        keys = [
-            (levels, in_flight(cell.schedule, stage, count, cell.rounds), held, copies)
-            for stage, (levels, held, copies) in enumerate(
-                zip(sets, self.held_by(count), shared, strict=True)
-            )
-        ]
+            shared = vectors.sync_sets(cell.device_map, cell.zero)
+        flights = self._flights(cell.schedule, count, cell.rounds)
+        keys = list(zip(sets, flights, self.held_by(count), shared, strict=True))
         return keys[::-1]
 
     def held(self, stages: int) -> list[Held] | None:
@@ -380,43 +579,50 @@ class DefaultSource:
 
     def held_by(self, stages: int) -> list[Held]:
         """Return the layers that each of S stages must hold, where pins want no more stages."""
-        held: list[Held] = [None] * stages
+        return [tuple(sorted(set(places))) if places else None for places in self._pinned(stages)]
+
+    def _pinned(self, stages: int) -> list[list[int]]:
+        """Return the places of the layers that pins want in each of S stages."""
+        pinned: list[list[int]] = [[] for _ in range(stages)]
         for pin in self._restriction.pins:
             stage = pin.stage_of(stages)
             assert stage is not None
-            places = [self._problem.model.index[name] for name in pin.layers]
-            places += held[stage] or ()
-            held[stage] = tuple(sorted(set(places)))
-        return held
+            pinned[stage] += [self._problem.model.index[name] for name in pin.layers]
+        return pinned
 
     def bound_ps(self, cell: Cell) -> int | None:
         """Return the objective's terms in F, each at its least, plus the least sync."""
         if not self._restriction.allows_map(cell.device_map):
             return None
-        slowest, total = self._matrices_of(cell).least(self._keys(cell))
+        if cell.schedule.is_interleaved:
+            # What chunks are best is as soon found as a bound.
+            best = self._best_of(cell)
+            return None if best is None else best[0]
         weights = self.weights(cell)
+        slowest, total = self._matrices_of(cell).least(self._keys(cell), weights)
         if slowest >= INFINITE:
             return None
-        bound = weights.sum_weight * total + weights.max_weight * slowest
+        bound = weights.sum_weight * total + load_weight(weights) * slowest
         if weights.sync:
             device_map = cell.device_map
             sharding = Sharding(cell.zero, device_map.replicas, cell.rounds)
-            bound += self._least_sync(sharding, cell.pair, device_map.stages)
+            bound += self._least_sync(sharding, cell.pair, device_map.stages, cell.schedule)
         return bound
 
     def chain(self, cell: Cell) -> Chain:
         """Return a cell's matrices."""
         matrices = self._matrices_of(cell)
         replicas = cell.device_map.replicas
-        time = LazyMatrices(matrices.stage_time, self._keys(cell))
-        if not self.weights(cell).sync or not matrices.has_sync(replicas):
-            return Chain(time, None)
-        of_stage = (
-            matrices.exposed_sync if self._problem.job.objective == "fill-drain" else matrices.sync
-        )
-        sets = self.vectors(cell.configuration).sync_sets(cell.device_map)
+        weights = self.weights(cell)
+        of_stages = [(weights, key) for key in self._keys(cell)]
+        time = LazyMatrices(matrices.load, of_stages)
+        fill = LazyMatrices(matrices.fill, of_stages) if weights.has_loads else None
+        if not weights.sync or not matrices.has_sync(replicas):
+            return Chain(time, None, fill)
+        of_stage = matrices.exposed_sync if self._hides_sync(cell.schedule) else matrices.sync
+        sets = self.vectors(cell.configuration).sync_sets(cell.device_map, cell.zero)
         keys = [(replicas, levels) for levels in reversed(sets)]
-        return Chain(time, LazyMatrices(of_stage, keys))
+        return Chain(time, LazyMatrices(of_stage, keys), fill)
 
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
         """Return the mode of least F that fits a stage."""
@@ -434,25 +640,37 @@ class DefaultSource:
         for pair, degrees in self._replicas.items():
             if not self._restriction.allows_pair(*pair):
                 continue
-            if self.every_map_allowed:
-                degrees = self._fewest_replicas(pair)
-            for replicas in filter(self._restriction.allows_replicas, degrees):
-                rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
-                if rounds is None:
-                    continue
-                stages = self._devices // (pair[1].block_size * replicas)
-                for zero in self._zero:
-                    yield MemoryCase(
-                        *pair, replicas, rounds, stages, self._table.usable_bytes, zero
-                    )
+            for schedule in self._schedules:
+                if self.every_map_allowed:
+                    degrees = self._fewest_replicas(pair, schedule)
+                for replicas in filter(self._restriction.allows_replicas, degrees):
+                    rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
+                    if rounds is None:
+                        continue
+                    stages = self._devices // (pair[1].block_size * replicas)
+                    for zero in self._zeros(replicas):
+                        yield MemoryCase(
+                            *pair, replicas, rounds, stages, self._table.usable_bytes, zero,
+                            schedule,
+                        )  # fmt: skip
 
-    def _fewest_replicas(self, pair: tuple[int, Configuration]) -> tuple[int, ...]:
-        """Return the fewest replicas for each number of rounds that limits the stashes."""
+    def _fewest_replicas(
+        self, pair: tuple[int, Configuration], schedule: Schedule
+    ) -> tuple[int, ...]:
+        """Return the fewest replicas for each number of rounds that makes a difference.
+
+        Under 1F1B it limits the stashes if it is below that of stages; others
+        hold as many as there are rounds, or run some numbers of rounds alone.
+        """
         if self._problem.search.dp:
             return tuple(sorted(self._problem.search.dp))
         streams = -(-self._problem.job.global_batch // (pair[0] * pair[1].ep))
-        limited = (-(-streams // rounds) for rounds in range(1, self._table.layer_count))
-        return tuple(sorted({1, *limited}))
+        if schedule == ONE_F_ONE_B:
+            limited = {-(-streams // rounds) for rounds in range(1, self._table.layer_count)}
+            return tuple(sorted({1, *limited}))
+        # As many replicas as rounds, and as few, make every quotient between them.
+        few = range(1, isqrt(streams) + 2)
+        return tuple(sorted({*few, *(-(-streams // rounds) for rounds in few)}))
 
     @property
     def every_map_allowed(self) -> bool:
@@ -469,16 +687,17 @@ class DefaultSource:
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether some legal device map with S stages exists, memory aside."""
-        if not self.allows_stages(stages):
+        if not self.allows_stages(stages) or not self._runs(case.schedule, stages, case.rounds):
             return False
         if self.every_map_allowed:
             return True
         if not self._may_have_levels(case.configuration, stages):
             return False
-        key = (case.configuration, case.replicas, stages)
+        around = case.schedule.is_interleaved
+        key = (case.configuration, case.replicas, stages, around)
         if key not in self._with_maps:
             self._with_maps[key] = any(
-                self._allows_map(case.configuration, device_map)
+                self._allows_map(case.configuration, device_map, around)
                 for device_map in self._maps(case.configuration.block_size, case.replicas, stages)
             )
         return self._with_maps[key]
@@ -494,19 +713,21 @@ class DefaultSource:
         pipeline = self.vectors(configuration).level_of_span(stages * configuration.block_size - 1)
         return self._restriction.allows_levels(tp, pipeline if stages > 1 else NO_HOP)
 
-    def _allows_map(self, configuration: Configuration, device_map: DeviceMap) -> bool:
+    def _allows_map(
+        self, configuration: Configuration, device_map: DeviceMap, goes_round: bool
+    ) -> bool:
         """Whether a device map, levels included, is what the constraints leave."""
         if not self._restriction.allows_map(device_map):
             return False
         if not self._restriction.limits_levels:
             return True
-        worst = self.vectors(configuration).worst_levels(device_map)
+        worst = self.vectors(configuration).worst_levels(device_map, goes_round)
         return self._restriction.allows_levels(*worst)
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
         least = self._memory_of(case).memory(1)
-        layers = least[self._cuts.alone]
+        layers = least[self._boundaries.alone]
         return (
             int(layers[layers < INFINITE].max(initial=0)),
             self._memory_of(case).all_states_bytes + self._table.reserve_bytes,
@@ -517,17 +738,13 @@ class DefaultSource:
         sharding = Sharding(case.zero, case.replicas, case.rounds)
         return self.matrices((case.microbatch, case.configuration), sharding)
 
-    def memory(self, case: MemoryCase, place: int) -> Array:
-        """Return the least bytes of every interval as the last stage but place - 1."""
-        return self._memory_of(case).memory(min(place, case.rounds))
+    def places(self, case: MemoryCase, stages: int) -> list[int]:
+        """Return the stashes in flight of each stage."""
+        return self._flights(case.schedule, stages, case.rounds)
 
-    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
-        """Return the least bytes of every interval of S stages, last stage first."""
-        held = reversed(self.held_by(stages))
-        return [
-            self.holding(self.memory(case, place), layers)
-            for place, layers in enumerate(held, start=1)
-        ]
+    def memory(self, case: MemoryCase, place: int) -> Array:
+        """Return the least bytes of every interval with so many stashes in flight."""
+        return self._memory_of(case).memory(place)
 
 
 def _sharding_of(group: Group) -> Sharding:

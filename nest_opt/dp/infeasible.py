@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from nest_opt.dp.chain import INFINITE, UNLIMITED, Chain, first_ends
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, Chain, first_ends
+from nest_opt.dp.cuts import EndsAndOrder
 from nest_opt.dp.needs import Needs, least_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
-from nest_opt.plan.placement import Cell, DeviceMap, MapOrder
+from nest_opt.plan.placement import Cell, DeviceMap, MapOrder, stage_intervals
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import RECOMPUTE_MODES
 
@@ -82,6 +83,26 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
     )
 
 
+def _ends(source: CellSource, closest: _Closest) -> EndsAndOrder:
+    """Return the ends of the chunks of the closest placement, and its order of layers."""
+    case, stages = closest.case, closest.stages
+    if case.schedule.is_interleaved:
+        found = source.chunk_memory(case, stages)
+        assert found is not None
+        return found[1], None
+    used = _memory(source, case, stages)
+    passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
+    return source.stages(first_ends(passes, 0))
+
+
+def _memory(source: CellSource, case: MemoryCase, stages: int) -> list[Array]:
+    """Return the least bytes of every interval of S stages, last stage first."""
+    held = source.held(stages)
+    assert held is not None
+    places = zip(source.places(case, stages), held, strict=True)
+    return [source.holding(source.memory(case, place), layers) for place, layers in places][::-1]
+
+
 def _useful_bytes(
     case: MemoryCase, stages: int, closest: _Closest | None, devices: int | None
 ) -> int:
@@ -121,9 +142,8 @@ def _heaviest(
 ) -> tuple[int, StageEvaluation, tuple[int, ...]]:
     """Return number, terms and layers of the heaviest stage of the closest placement."""
     case, stages = closest.case, closest.stages
-    used = source.memory_of(case, stages)
-    passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
-    path = first_ends(passes, 0)
+    ends, layer_order = _ends(source, closest)
+    intervals = stage_intervals(ends, stages)
     a = case.configuration.block_size
     order: MapOrder = "pp-inner-reversed" if costs.is_artifact else "pp-inner"
     cell = Cell(
@@ -132,23 +152,26 @@ def _heaviest(
         case.rounds,
         DeviceMap(a, case.replicas, stages, order, stages * a),
         case.zero,
+        case.schedule,
     )
-    ends, layer_order = source.stages(path)
     ordered = costs.ordered(layer_order)
-    intervals = list(zip((0, *ends), ends, strict=False))
     found = []
-    for stage, (low, high) in enumerate(intervals):
+    for stage, chunks in enumerate(intervals):
         modes = (
-            [source.mode(cell, stage, low, high)]
+            [source.mode(cell, stage, *chunks[0])]
             if costs.is_artifact
             else [m for m in RECOMPUTE_MODES if m in costs.table.pairs[cell.pair].stash_bytes]
         )
         found.append(
             min(
-                (evaluate_stage(ordered, cell, stage, ((low, high),), mode) for mode in modes),
+                (evaluate_stage(ordered, cell, stage, chunks, mode) for mode in modes),
                 key=lambda stage_: stage_.memory_bytes,
             )
         )
     stage = max(range(stages), key=lambda place: found[place].memory_bytes)
     places = range(ends[-1]) if layer_order is None else layer_order
-    return stage, found[stage], tuple(places[slice(*intervals[stage])])
+    return (
+        stage,
+        found[stage],
+        tuple(places[place] for low, high in intervals[stage] for place in range(low, high)),
+    )

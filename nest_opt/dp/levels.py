@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from nest_opt.plan.placement import DeviceMap
 from nest_opt.problem import Configuration
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 Levels: TypeAlias = tuple[int, ...]
 LevelSet: TypeAlias = frozenset[Levels]
@@ -55,7 +56,8 @@ class LevelVectors:
         self._radix = len(group_sizes) + 1
         self._intra = self._intra_codes()
         self._sets: dict[tuple[int, ...], LevelSet] = {}
-        self._worst: dict[DeviceMap, tuple[int, int]] = {}
+        self._worst: dict[tuple[DeviceMap, bool], tuple[int, int]] = {}
+        self._runs: dict[tuple[int, int, int, Zero], LevelSet] = {}
 
     def level_of_span(self, span: int) -> int:
         """Return the least level that a set of devices can have if last - first = span."""
@@ -87,10 +89,11 @@ class LevelVectors:
             code = code * self._radix + worst
         return code
 
-    def stage_sets(self, device_map: DeviceMap) -> list[LevelSet]:
+    def stage_sets(self, device_map: DeviceMap, goes_round: bool = False) -> list[LevelSet]:
         """Return, for each stage, the maximal (tp, cp, ep, in, out) levels over replicas.
 
-        A hop that a stage does not have is `NO_HOP`.
+        A hop that a stage does not have is `NO_HOP`. If the pipeline goes round,
+        the last stage passes on to the first.
         """
         a, pitch = device_map.block_size, device_map.pitch
         replica_step, stage_step = (pitch, a) if device_map.order == "pp-inner" else (a, pitch)
@@ -100,19 +103,24 @@ class LevelVectors:
         start = replicas[:, None] * replica_step + stages[None, :] * stage_step
         hop = np.zeros((len(replicas), device_map.stages + 1), np.int64)
         hop[:, 1:-1] = 1 + self._hop_levels(start[:, :-1], stage_step)
+        if goes_round:
+            around = 1 + self._hop_levels(start[:, 0], (device_map.stages - 1) * stage_step)
+            hop[:, 0] = hop[:, -1] = around
         code = (self._intra[start % self._modulus] * self._radix + hop[:, :-1]) * self._radix
         code += hop[:, 1:]
         return [self._decode(column) for column in code.T]
 
-    def worst_levels(self, device_map: DeviceMap) -> tuple[int, int]:
+    def worst_levels(self, device_map: DeviceMap, goes_round: bool = False) -> tuple[int, int]:
         """Return the highest levels of a tp group and of a hop (`NO_HOP` if there is none)."""
-        if device_map not in self._worst:
-            members = [member for stage in self.stage_sets(device_map) for member in stage]
-            self._worst[device_map] = (
+        key = device_map, goes_round
+        if key not in self._worst:
+            sets = self.stage_sets(*key)
+            members = [member for stage in sets for member in stage]
+            self._worst[key] = (
                 max(member[0] for member in members),
                 max(max(member[3:]) for member in members),
             )
-        return self._worst[device_map]
+        return self._worst[key]
 
     def _hop_levels(self, start: Array, distance: int) -> Array:
         """Return the worst level, over the ranks of a block, of a hop by `distance`.
@@ -170,8 +178,23 @@ class LevelVectors:
             levels += first // size != last // size
         return levels
 
-    def sync_sets(self, device_map: DeviceMap) -> list[LevelSet]:
-        """Return, for each stage, the maximal (dense, expert) group levels over ranks."""
+    def sync_sets(self, device_map: DeviceMap, zero: Zero = NOT_SHARDED) -> list[LevelSet]:
+        """Return, for each stage, the maximal (dense, expert) group levels over ranks.
+
+        Of several runs of replicas, the levels inside the worst run, and after
+        those the (dense, expert) levels between the worst equals of all runs.
+        """
+        if zero.instances > 1:
+            step = device_map.pitch if device_map.order == "pp-inner" else device_map.block_size
+            return [
+                self._run_set(
+                    device_map.block_start(0, stage) % self._modulus,
+                    step,
+                    device_map.replicas,
+                    zero,
+                )
+                for stage in range(device_map.stages)
+            ]
         last = device_map.replicas - 1
         return [
             self.sync_set(device_map.block_start(0, stage), device_map.block_start(last, stage))
@@ -189,6 +212,53 @@ class LevelVectors:
             for t in range(tp)
             for e in range(ep)
         )
+
+    def _run_set(self, start: int, step: int, replicas: int, zero: Zero) -> LevelSet:
+        """Return the levels of one stage's copies in runs of replicas.
+
+        `start` is where its first replica starts, and `step` leads to the next one.
+        """
+        tp, cp, ep, _ = self._configuration
+        key = (start, step, replicas, zero)
+        if key not in self._runs:
+            # In a block, the dense copies of a rank are its tp index, those of experts tp and ep.
+            dense = [self._copy_levels(start + t, step, replicas, zero.runs("dense"), cp * ep)
+                     for t in range(tp)]  # fmt: skip
+            expert = {
+                (t, e): self._copy_levels(
+                    start + t + tp * cp * e, step, replicas, zero.runs("expert"), cp
+                )
+                for t in range(tp)
+                for e in range(ep)
+            }
+            self._runs[key] = maximal(
+                (dense[t][0], inside, dense[t][1], between)
+                for (t, _), (inside, between) in expert.items()
+            )
+        return self._runs[key]
+
+    def _copy_levels(
+        self, first: int, step: int, replicas: int, runs: int, in_block: int
+    ) -> tuple[int, int]:
+        """Return the levels of copies inside the worst of some runs, and between equals.
+
+        Each replica has `in_block` copies tp devices apart, the first replica's
+        from `first` on. Where a set starts matters modulo the largest proper group.
+        """
+        stride = self._configuration.tp
+        length = replicas // runs
+        starts = first + self._steps(step * length, runs)
+        inside = self._span_levels(starts, (length - 1) * step + (in_block - 1) * stride)
+        if runs == 1:
+            return int(inside.max()), 0
+        places = self._steps(step, length)[:, None] + self._steps(stride, in_block)[None, :]
+        between = self._span_levels(first + places, (runs - 1) * length * step)
+        return int(inside.max()), int(between.max())
+
+    def _steps(self, step: int, count: int) -> Array:
+        """Return the multiples of a step, as many as differ modulo the largest proper group."""
+        period = self._modulus // gcd(step, self._modulus)
+        return np.arange(min(count, period), dtype=np.int64) * step
 
     def _level(self, first: int, last: int) -> int:
         return sum(first // size != last // size for size in self._proper)

@@ -6,17 +6,19 @@ from dataclasses import dataclass, field, replace
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, extend_max, suffix_start
 from nest_opt.dp.cuts import Held
 from nest_opt.dp.source import CellSource, MemoryCase
+from nest_opt.problem.schedule import Schedule
 
 
 @dataclass
 class _Suffix:
     """The last stages of a pipeline: the least bytes of their heaviest, from each cut on.
 
-    Pipelines whose ends must hold the same layers share these, through `longer`.
+    Pipelines whose ends must hold the same layers, and hold as many stashes, share
+    these, through `longer`.
     """
 
     need_bytes: Array
-    longer: dict[Held, "_Suffix"] = field(default_factory=dict)
+    longer: dict[tuple[int, Held], "_Suffix"] = field(default_factory=dict)
 
 
 class Needs:
@@ -35,11 +37,13 @@ class Needs:
 
     def at(self, case: MemoryCase, stages: int) -> int:
         """Return the least bytes of S stages; `INFINITE` if no such pipeline is legal."""
-        # More rounds than layers hold no more stashes.
+        # Of schedules but one, more rounds than layers hold no more stashes.
+        most = case.rounds if case.schedule.name == "gpipe" else self._source.layers
         key = (
             case.microbatch,
             case.configuration,
-            min(case.rounds, self._source.layers),
+            case.schedule,
+            min(case.rounds, most),
             (case.zero, case.replicas) if case.zero else None,
         )
         if key not in self._known:
@@ -56,26 +60,33 @@ class Needs:
             if held is None:
                 yield INFINITE
                 continue
-            first, *others = held
+            if case.schedule.is_interleaved:
+                found = self._source.chunk_memory(case, stages)
+                yield INFINITE if found is None else found[0]
+                continue
+            first, *others = zip(self._source.places(case, stages), held, strict=True)
             suffix = root
-            for place, layers in enumerate(reversed(others), start=1):
-                if layers not in suffix.longer:
-                    used = self._source.holding(self._source.memory(case, place), layers)
-                    suffix.longer[layers] = _Suffix(extend_max(used, suffix.need_bytes))
-                suffix = suffix.longer[layers]
-            used = self._source.holding(self._source.memory(case, stages), first)
+            for key in reversed(others):
+                if key not in suffix.longer:
+                    used = self._source.holding(self._source.memory(case, key[0]), key[1])
+                    suffix.longer[key] = _Suffix(extend_max(used, suffix.need_bytes))
+                suffix = suffix.longer[key]
+            used = self._source.holding(self._source.memory(case, first[0]), first[1])
             yield int(extend_max(used[:1], suffix.need_bytes)[0])
 
 
 def fits(source: CellSource, limit_bytes: int) -> bool:
     """Whether some legal placement on these devices needs at most so many bytes on each."""
     needs = Needs(source)
-    possible: list[int] | None = None
+    of_schedule: dict[Schedule, list[int]] = {}
     for case in source.memory_cases():
-        if possible is None:
+        if case.schedule not in of_schedule:
             # Whatever the memory, it is a matter of the layers: one case speaks for all.
             every = range(1, source.layers + 1)
-            possible = [stages for stages in every if needs.bound(case, stages) < INFINITE]
+            of_schedule[case.schedule] = [
+                stages for stages in every if needs.bound(case, stages) < INFINITE
+            ]
+        possible = of_schedule[case.schedule]
         if limit_bytes < UNLIMITED and least_bytes(source, case) > limit_bytes:
             continue
         for stages in possible:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 from nest_opt.dp.occupancy import most_devices, most_replicas
@@ -36,15 +36,16 @@ class Restriction:
     Attributes
     ----------
     cuts
-        Places in the listed order where no stage may end (0 < cut < n),
-        where stages are intervals of it.
+        Places in the listed order where no stage, or chunk of one, may end
+        (0 < cut < n), where stages are intervals of it.
+    together
+        Places that one stage must hold, all of them; it may be in several
+        chunks.
     apart
         Pairs (first, second) of places, first < second, that no stage may
         both hold.
-    together
-        Places that are in one stage, and
     not_last
-        places that are not the last, in the listed order, of a stage that has
+        Places that are not the last, in the listed order, of a stage that has
         one after it: what `cuts` says where layers may be in any order.
     pins
         Layers that must be in a stage of a given number.
@@ -58,8 +59,8 @@ class Restriction:
     """
 
     cuts: frozenset[int] = frozenset()
+    together: tuple[tuple[int, ...], ...] = ()
     apart: frozenset[tuple[int, int]] = frozenset()
-    together: frozenset[frozenset[int]] = frozenset()
     not_last: frozenset[int] = frozenset()
     pins: tuple[PinnedLayers, ...] = ()
     highest_hop_level: int | None = None
@@ -70,8 +71,8 @@ class Restriction:
     def __and__(self, other: "Restriction") -> "Restriction":
         return Restriction(
             self.cuts | other.cuts,
+            self.together + other.together,
             self.apart | other.apart,
-            self.together | other.together,
             self.not_last | other.not_last,
             self.pins + other.pins,
             _least(self.highest_hop_level, other.highest_hop_level),
@@ -79,6 +80,12 @@ class Restriction:
             self.degrees + other.degrees,
             self.device_maps + other.device_maps,
         )
+
+    @property
+    def interval_cuts(self) -> frozenset[int]:
+        """Places where no stage of one interval may end: between layers that go together too."""
+        between = (range(min(places) + 1, max(places) + 1) for places in self.together)
+        return self.cuts.union(*between)
 
     def allows_pair(self, microbatch: int, configuration: Configuration) -> bool:
         """Whether the limits allow a microbatch size and a configuration."""
@@ -130,27 +137,18 @@ def _least(first: int | None, second: int | None) -> int | None:
 
 
 def restrict_colocation(constraint: Colocation, problem: Problem) -> Restriction:
-    """Forbid every cut that parts the layers."""
-    places = [problem.model.index[name] for name in constraint.layers]
-    return Restriction(
-        cuts=frozenset(range(min(places) + 1, max(places) + 1)),
-        together=frozenset({frozenset(places)}),
-    )
+    """Forbid every stage that holds some of the layers, but not all."""
+    return Restriction(together=(tuple(problem.model.index[name] for name in constraint.layers),))
 
 
 def restrict_anti_colocation(constraint: AntiColocation, problem: Problem) -> Restriction:
-    """Forbid every stage with two of the layers.
-
-    An interval with two of them has two that follow each other among them.
-    """
+    """Forbid every stage with two of the layers."""
     places = sorted(problem.model.index[name] for name in constraint.layers)
-    if problem.search.layer_order == "any":
-        return Restriction(apart=frozenset(combinations(places, 2)))
-    return Restriction(apart=frozenset(pairwise(places)))
+    return Restriction(apart=frozenset(combinations(places, 2)))
 
 
 def restrict_pinned_layers(constraint: PinnedLayers, problem: Problem) -> Restriction:
-    """Forbid, at the stage of that number, every interval without the layers."""
+    """Forbid every stage of that number without the layers."""
     return Restriction(pins=(constraint,))
 
 

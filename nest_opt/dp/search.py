@@ -125,7 +125,7 @@ def search(
     A KeyboardInterrupt ends the search with what it has.
     """
     best = _Incumbents(top)
-    queue = _Queue(source)
+    queue = _Queue(source, with_dominated=top > 1)
     solved = 0
     status: Status = "optimal"
     try:
@@ -175,8 +175,10 @@ class _Queue:
         Groups that need not be looked at again, and all groups.
     """
 
-    def __init__(self, source: CellSource) -> None:
+    def __init__(self, source: CellSource, with_dominated: bool) -> None:
         self._source = source
+        # Only a ranking has a use for them.
+        self._with_dominated = with_dominated
         self._heap: list[_Open] = []
         self._serial = 0
         self._current: Group | None = None
@@ -185,7 +187,7 @@ class _Queue:
 
     def fill(self) -> None:
         """Ask the source for all groups."""
-        for bundle in self._source.bundles():
+        for bundle in self._source.bundles(self._with_dominated):
             self.total += len(bundle)
             if len(bundle):
                 self._push(bundle.bound_ps(0), None, 0, bundle)
@@ -246,14 +248,26 @@ def _try(source: CellSource, group: Group, number: int, cell: Cell, best: _Incum
     bound = source.bound_ps(cell)
     if bound is None or bound > limit:
         return False
-    found = least_value(source.chain(cell), source.weights(cell), limit)
-    if found.value is not None:
-        best.add(found.value, group, number, cell)
+    value = _least(source, cell, limit)
+    if value is not None:
+        best.add(value, group, number, cell)
     return True
+
+
+def _least(source: CellSource, cell: Cell, limit: int) -> int | None:
+    """Return the least value of a cell, None if it exceeds the limit or nothing fits."""
+    if cell.schedule.is_interleaved:
+        plan = source.chunk_plan(cell)
+        return plan.value_ps if plan is not None and plan.value_ps <= limit else None
+    return least_value(source.chain(cell), source.weights(cell), limit).value
 
 
 def _placement(source: CellSource, cell: Cell, value_ps: int) -> Placement:
     """Return the cell's placement with the smallest stage ends, modes filled in."""
+    if cell.schedule.is_interleaved:
+        plan = source.chunk_plan(cell)
+        assert plan is not None
+        return cell.placement(plan.ends, plan.modes)
     path = smallest_ends(source.chain(cell), source.weights(cell), value_ps)
     modes = tuple(
         source.mode(cell, stage, low, high)

@@ -9,10 +9,13 @@ import numpy.typing as npt
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import Array, Chain
+from nest_opt.dp.chunks import ChunkPlan
 from nest_opt.dp.cuts import EndsAndOrder, Held
 from nest_opt.plan.placement import Cell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class Group:
     """Cells that share everything but rank order and pitch.
 
     `bound_ps` is a lower bound on all its cells; `place` orders equals: fewer
-    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, then smaller z.
+    devices, fewer stages, smaller d, b, tp, cp, ep, then sp, smaller z and h, and
+    the schedule.
     """
 
     bound_ps: int
@@ -30,7 +34,8 @@ class Group:
     microbatch: int
     configuration: Configuration
     rounds: int
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
+    schedule: Schedule = ONE_F_ONE_B
 
     @property
     def pair(self) -> tuple[int, Configuration]:
@@ -47,6 +52,7 @@ class Group:
             self.microbatch,
             self.configuration,
             self.zero,
+            self.schedule,
         )
 
 
@@ -104,7 +110,8 @@ class MemoryCase:
     rounds: int
     most_stages: int
     usable_bytes: int
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
+    schedule: Schedule = ONE_F_ONE_B
 
 
 class CellSource(Protocol):
@@ -128,8 +135,12 @@ class CellSource(Protocol):
         """Return ends and order of the stages that end at these cuts."""
         ...
 
-    def bundles(self) -> Iterator[Bundle]:
-        """Yield every group that may hold a legal plan, with a proved bound each."""
+    def bundles(self, with_dominated: bool = True) -> Iterator[Bundle]:
+        """Yield every group that may hold a legal plan, with a proved bound each.
+
+        Each cell of a dominated group has one elsewhere that costs no more and
+        wins the tie.
+        """
         ...
 
     @property
@@ -161,7 +172,18 @@ class CellSource(Protocol):
         ...
 
     def chain(self, cell: Cell) -> Chain:
-        """Return a cell's matrices."""
+        """Return the matrices of a cell whose stages are intervals."""
+        ...
+
+    def chunk_plan(self, cell: Cell) -> ChunkPlan | None:
+        """Return the best plan of an interleaved cell; None if nothing fits."""
+        ...
+
+    def chunk_memory(self, case: MemoryCase, stages: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return the least bytes of the heaviest stage, with ends, where chunks are interleaved.
+
+        None if no way to cut keeps the constraints.
+        """
         ...
 
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
@@ -181,7 +203,11 @@ class CellSource(Protocol):
         ...
 
     def memory(self, case: MemoryCase, place: int) -> Array:
-        """Return the least bytes of every interval as the last stage but place - 1, pins aside."""
+        """Return the least bytes of every interval as a stage of such a place, pins aside."""
+        ...
+
+    def places(self, case: MemoryCase, stages: int) -> list[int]:
+        """Return what the memory of each of S stages depends on, first stage first."""
         ...
 
     def held(self, stages: int) -> list[Held] | None:
@@ -190,8 +216,4 @@ class CellSource(Protocol):
 
     def holding(self, matrix: Array, held: Held) -> Array:
         """Return a matrix that is `INFINITE` for stages without the layers to be held."""
-        ...
-
-    def memory_of(self, case: MemoryCase, stages: int) -> list[Array]:
-        """Return the least bytes of every interval of S stages, last stage first."""
         ...

@@ -6,7 +6,6 @@ from nest_opt.dp.source import CellSource
 from nest_opt.errors import InstanceError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
-from nest_opt.problem.schedule import ONE_F_ONE_B
 
 
 def cell_source(costs: Costs) -> CellSource:
@@ -18,8 +17,6 @@ def cell_source(costs: Costs) -> CellSource:
         If no plan can have any of the numbers of stages that the search names.
     """
     _refuse_too_many_stages(costs.problem)
-    if costs.problem.search.schedules != (ONE_F_ONE_B,):
-        raise InstanceError("search.schedule: the search knows 1f1b alone: use 1f1b")
     return ArtifactSource(costs) if costs.is_artifact else DefaultSource(costs)
 
 

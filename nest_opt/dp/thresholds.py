@@ -34,13 +34,18 @@ class Best:
             self.limit = value if self.ties else value - 1
 
 
+def load_weight(weights: ObjectiveWeights) -> int:
+    """Return what the largest `time` of a chain counts: its loads have their weights inside."""
+    return 1 if weights.has_loads else weights.max_weight
+
+
 def least_value(
     chain: Passes[Stages], weights: ObjectiveWeights, limit: int, ties: bool = False
 ) -> Best:
     """Return the least objective value of a cell that is at most `limit`."""
     best = Best(limit, ties)
     if weights.sum_weight:
-        _sum_max_max(chain, weights.max_weight, best)
+        _sum_max_max(chain, load_weight(weights), best)
     else:
         _max_max(chain, weights, best)
     return best
@@ -83,7 +88,7 @@ def _max_max(chain: Passes[Stages], weights: ObjectiveWeights, best: Best) -> No
 
     The limit y on Z goes down from infinity; least max F can only grow.
     """
-    weight = weights.max_weight
+    weight = load_weight(weights)
     z_low = chain.least_max_sync(UNLIMITED) if weights.sync else 0
     most_sync = UNLIMITED
     while z_low < INFINITE:
@@ -104,7 +109,7 @@ def smallest_ends(chain: Chain, weights: ObjectiveWeights, value: int) -> tuple[
     for time, sync in best.thresholds:
         budget = 0
         if weights.sum_weight:
-            budget = value - (weights.max_weight * time if time < UNLIMITED else 0) - sync
+            budget = value - (load_weight(weights) * time if time < UNLIMITED else 0) - sync
         passes = chain.sum_suffixes(time, sync, weights.sum_weight)
         found.append(first_ends(passes, budget))
     return min(found)

@@ -148,7 +148,7 @@ def model_name(k: CellCoefficients) -> str:
     cell = k.cell
     if isinstance(cell, Cell):
         tp, cp, ep, sp = cell.configuration
-        zero = f"z{cell.zero}_" if cell.zero else ""
+        zero = f"z{cell.zero}_".replace("/", "_").replace(" ", "_") if cell.zero else ""
         return (
             f"b{cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}"
             f"d{cell.device_map.replicas}_S{k.stages}_{cell.device_map.order}_"

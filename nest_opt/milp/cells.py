@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.cost.sharding import fits_replicas
 from nest_opt.errors import InstanceError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps, replica_pitches, stage_pitches
@@ -82,8 +83,9 @@ def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
             cell.stages,
             problem.search,
         ):
-            for zero in sorted(problem.search.zero):
-                yield Cell(cell.microbatch, k, cell.rounds, device_map, zero)
+            for zero in problem.zeros:
+                if fits_replicas(zero, cell.replicas):
+                    yield Cell(cell.microbatch, k, cell.rounds, device_map, zero)
 
 
 def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from nest_opt.cost.cuts import GraphCuts
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight
-from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.sharding import CopyLevels, Sharding, round_times, sharded_pair, step_sync
 from nest_opt.cost.table import CLASSES, PairCosts, ParameterClass, Row
 from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, ProgramCell
@@ -19,6 +19,7 @@ from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Group, Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.zero import NOT_SHARDED
 
 Terms = TypeVar("Terms")
 
@@ -215,7 +216,7 @@ class CoefficientSource:
         """Return the levels of a cell's stages; of a free cell, the least ones."""
         if isinstance(cell, FreeCell):
             return ()
-        key = (cell.configurations, cell.device_map)
+        key = (cell.configurations, cell.device_map, cell.zero)
         if key not in self._levels:
             self._levels[key] = stage_levels(self._costs.network, cell)
         return self._levels[key]
@@ -227,7 +228,7 @@ class CoefficientSource:
         if isinstance(cell, FreeCell):
             stages, replicas = cell.stages, cell.replicas
             choices = (cell.choices,) * stages
-            sharding = Sharding(0, replicas, cell.rounds)
+            sharding = _unsharded(replicas)
         else:
             stages, replicas = cell.device_map.stages, cell.device_map.replicas
             sharding = Sharding(cell.zero, replicas, cell.rounds)
@@ -338,7 +339,7 @@ class CoefficientSource:
         layers = {}
         for option, row in terms.layer_ps.items():
             pair = microbatch, option.configuration
-            more = round_times(self._costs.search_table, pair, sharding, copies)
+            more = round_times(self._costs.search_table, pair, sharding, _by_class(copies))
             layers[option] = row if more is None else tuple(_sum(row, self._layers(more)))
         return replace(terms, layer_ps=layers)
 
@@ -407,8 +408,8 @@ class CoefficientSource:
         layers: dict[Configuration, Row] = {}
         for k in configurations:
             total = [0] * table.layer_count
-            for name, level in zip(CLASSES, member, strict=True):
-                cost = step_sync(table, k, name, sharding, level)
+            for name, levels in zip(CLASSES, _by_class(member), strict=True):
+                cost = step_sync(table, k, name, sharding, levels)
                 parameters = table.pairs[microbatch, k].parameters[name]
                 if name in classes and cost is not None and any(self._layers(parameters)):
                     fixed[name, k] = cost.fixed_ps
@@ -507,7 +508,12 @@ def label_of(k: Configuration) -> str:
 
 def _unsharded(replicas: int) -> Sharding:
     """Return level 0, at which it does not matter how many rounds there are."""
-    return Sharding(zero=0, replicas=replicas, rounds=1)
+    return Sharding(NOT_SHARDED, replicas=replicas, rounds=1)
+
+
+def _by_class(member: Levels) -> tuple[CopyLevels, ...]:
+    """Return the levels of each class's copies, from those inside runs, and between if given."""
+    return tuple(map(CopyLevels, member[:2], member[2:] or (0, 0)))
 
 
 def _members(stage: StageLevels, sharding: Sharding) -> Iterator[tuple[Levels, Levels | None]]:
@@ -515,7 +521,7 @@ def _members(stage: StageLevels, sharding: Sharding) -> Iterator[tuple[Levels, L
 
     The largest sum over all of these is the sum of the two largest: (11).
     """
-    if sharding.round_operations:
+    if sharding.has_rounds:
         yield from product(stage.load, stage.sync)
     else:
         yield from ((member, None) for member in stage.load)

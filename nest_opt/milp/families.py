@@ -71,7 +71,7 @@ def _free_place(cell: ProgramCell) -> tuple[object, ...]:
 
 def _free_family(costs: Costs) -> Iterator[FreeCell]:
     """Yield the cells of the free family, whose programs know ZeRO level 0 alone."""
-    levels = costs.problem.search.zero
+    levels = costs.problem.zeros
     if any(levels):
         raise ModelError(
             f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from nest_opt.cost.table import CLASSES
 from nest_opt.network import Network
-from nest_opt.plan.evaluate import block_groups, hop_ends, sync_group
+from nest_opt.plan.evaluate import block_groups, copy_levels, hop_ends, sync_group
 from nest_opt.plan.placement import AnyCell
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS
@@ -27,7 +27,8 @@ class StageLevels:
         The (tp, cp, ep, hop in, hop out) levels of its replicas; of these,
         only the maximal ones, since every time grows with every level.
     sync
-        The (dense, expert) levels of its ranks' copies, likewise.
+        The (dense, expert) levels of its ranks' copies, likewise: those inside
+        the worst run of replicas, then those between the worst equals of all runs.
     """
 
     load: tuple[Levels, ...]
@@ -57,15 +58,25 @@ def stage_levels(network: Network, cell: AnyCell) -> tuple[StageLevels, ...]:
                 for replica in range(device_map.replicas)
             ),
             _maximal(
-                tuple(
-                    network.level(sync_group(device_map, configuration, name, stage, rank))
-                    for name in CLASSES
-                )
-                for rank in range(configuration.block_size)
+                _of_copies(network, cell, stage, rank) for rank in range(configuration.block_size)
             ),
         )
         for stage, configuration in enumerate(cell.configurations)
     )
+
+
+def _of_copies(network: Network, cell: AnyCell, stage: int, rank: int) -> Levels:
+    """Return the levels of the copies of a rank: of both classes inside, then of both between."""
+    configuration = cell.configurations[stage]
+    levels = [
+        copy_levels(
+            network,
+            sync_group(cell.device_map, configuration, name, stage, rank),
+            cell.zero.runs(name),
+        )
+        for name in CLASSES
+    ]
+    return (*(each.inside for each in levels), *(each.between for each in levels))
 
 
 def _inside(network: Network, configuration: Configuration, block: Sequence[int]) -> Levels:

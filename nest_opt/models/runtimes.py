@@ -33,6 +33,8 @@ class Rule:
         Which configurations keep the rule; None if all do.
     whole_rounds
         Whether the data streams must divide the global batch.
+    one_zero
+        Whether both parameter classes have one ZeRO level.
     applies
         The problems, with their profiles as the rules before have left them,
         that the rule is about.
@@ -42,6 +44,7 @@ class Rule:
     search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     launches: Launches | None = None
     whole_rounds: bool = False
+    one_zero: bool = False
     applies: Callable[[Problem], bool] = lambda problem: True
 
 
@@ -69,6 +72,7 @@ ONE_CONFIGURATION = Rule("one configuration for all stages", {"per_stage": ()})
 NO_GAPS = Rule("rank r runs on device r", {"pitch": ("tight",)})
 STAGES_OUTERMOST = Rule("stages are outermost in the order of ranks", {"order": ("dp-inner",)})
 WHOLE_ROUNDS = Rule("data streams divide the global batch", whole_rounds=True)
+ONE_ZERO = Rule("one ZeRO level for all parameters", one_zero=True)
 CP_OR_EP = Rule("cp and ep not both above 1", launches=lambda _, k: k.cp == 1 or k.ep == 1)
 
 RUNTIMES: dict[str, tuple[Rule, ...]] = {
@@ -76,6 +80,7 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         ONE_CONFIGURATION,
         NO_GAPS,
         WHOLE_ROUNDS,
+        ONE_ZERO,
         Rule("tp divides the attention heads", launches=_splits_heads),
         Rule("ep divides the experts", launches=_splits_experts),
         Rule("2 * cp divides the sequence", launches=_splits_sequence),
@@ -96,6 +101,9 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         NO_GAPS,
         WHOLE_ROUNDS,
         STAGES_OUTERMOST,
+        ONE_ZERO,
+        Rule("pipelines shard optimizer states at most", {"zero": (0, 1)}),
+        Rule("states are shared out over all copies", {"zero_instances": (1,)}),
         Rule("no context parallelism", launches=lambda _, k: k.cp == 1),
         Rule("schedule 1f1b", {"schedule": ("1f1b",)}),
     ),
@@ -104,6 +112,7 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         NO_GAPS,
         WHOLE_ROUNDS,
         STAGES_OUTERMOST,
+        ONE_ZERO,
         Rule("2 * tp * cp divides the sequence", launches=_splits_sequence_by_tp_too),
         CP_OR_EP,
         Rule(
@@ -155,6 +164,8 @@ def keep(problem: Problem, rule: Rule, runtime: str) -> Problem:
     """
     if rule.whole_rounds and problem.job.pad:
         problem = problem.model_copy(update={"job": problem.job.model_copy(update={"pad": False})})
+    if rule.one_zero:
+        problem = _join_zero(problem, rule, runtime)
     if rule.search:
         problem = _narrow(problem, rule, runtime)
     if rule.launches is not None:
@@ -170,6 +181,20 @@ def _narrow(problem: Problem, rule: Rule, runtime: str) -> Problem:
         if asked and allowed and not search[name]:
             raise _nothing_left(rule, runtime, f"{name} {', '.join(map(str, asked))}")
     return problem.model_copy(update={"search": SearchSpace(**search)})
+
+
+def _join_zero(problem: Problem, rule: Rule, runtime: str) -> Problem:
+    """Leave out ZeRO levels of dense parameters that experts may not have, and all of theirs."""
+    search = problem.search
+    if search.zero_expert is None:
+        return problem
+    known = search.zero_expert if problem.has_experts else search.zero
+    both = tuple(level for level in search.zero if level in known)
+    if not both:
+        asked = f"zero {', '.join(map(str, search.zero))} and zero_expert "
+        raise _nothing_left(rule, runtime, asked + ", ".join(map(str, search.zero_expert)))
+    values = {**_as_set(search), "zero": both, "zero_expert": None}
+    return problem.model_copy(update={"search": SearchSpace(**values)})
 
 
 def _leave_out(problem: Problem, rule: Rule, launches: Launches, runtime: str) -> Problem:

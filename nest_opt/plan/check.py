@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import chain, pairwise
 
 from nest_opt.cost.schedule import are_equal_chunks, rounds_per_batch, runs
+from nest_opt.cost.sharding import fits_replicas
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.rules import violations_of
@@ -72,13 +73,20 @@ def _check_batch(costs: Costs, placement: Placement) -> Iterator[Violation]:
 
 def _check_degrees(costs: Costs, placement: Placement) -> Iterator[Violation]:
     """Yield what is wrong with a ZeRO level, or with degrees that differ by stage."""
-    allowed = costs.problem.search.zero
+    allowed = costs.problem.zeros
     if placement.zero not in allowed:
         yield Violation(
             "degrees",
             f"zero {placement.zero}",
             f"{', '.join(map(str, allowed))} is allowed",
-            "change it, or add it to search.zero",
+            "change it, or add it to search.zero, zero_expert or zero_instances",
+        )
+    elif not fits_replicas(placement.zero, placement.replicas):
+        yield Violation(
+            "degrees",
+            f"zero {placement.zero}",
+            f"instances that divide dp {placement.replicas} are needed",
+            "change one of the two",
         )
     free = costs.problem.search.per_stage
     configurations = placement.configurations

@@ -15,7 +15,15 @@ from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.cuts import GraphCuts, graph_cuts, table_in_order, table_of_cuts
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch
-from nest_opt.cost.sharding import Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.sharding import (
+    CopyLevels,
+    Sharding,
+    between_sync,
+    fits_replicas,
+    round_times,
+    run_sync,
+    sharded_pair,
+)
 from nest_opt.cost.table import CLASSES, CostTable, ParameterClass, SyncOperation
 from nest_opt.errors import PlanError
 from nest_opt.network import Network, build_network
@@ -304,6 +312,11 @@ def evaluate_stage(
             f"zero: found {cell.zero}, the problem allows {', '.join(map(str, table.zero))}: "
             "change it, or widen problem.search"
         )
+    if not fits_replicas(cell.zero, cell.device_map.replicas):
+        raise PlanError(
+            f"zero.instances: found {cell.zero.instances}, a divisor of dp "
+            f"({cell.device_map.replicas}) is needed: change one of the two"
+        )
     sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
     memory = sharded_pair(table, key, sharding)
     chunks = [table.layer_rows[low:high] for low, high in intervals]
@@ -444,14 +457,22 @@ def _sync_terms(
     for rank in _shards(configuration):
         terms, levels = {}, {}
         for name in held:
+            runs = cell.zero.runs(name)
             group = sync_group(device_map, configuration, name, stage, rank)
-            level = costs.network.level(group)
-            cost = step_sync(table, configuration, name, sharding, level)
-            if cost is not None:
-                # Above level 0 weights are gathered beside, or instead.
-                term = f"{name} {'parameters' if cell.zero else 'gradients'}"
-                terms[term] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
-                levels[term] = level
+            inside, between = copy_levels(costs.network, group, runs)
+            # Above level 0 weights are gathered beside, or instead.
+            within = f"{name} {'parameters' if cell.zero.level(name) else 'gradients'}"
+            for term, level, cost in (
+                (within, inside, run_sync(table, configuration, name, sharding, inside)),
+                (
+                    f"{name} gradients between runs",
+                    between,
+                    between_sync(table, configuration, name, sharding, between),
+                ),
+            ):
+                if cost is not None:
+                    terms[term] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
+                    levels[term] = level
         found.append((terms, levels))
     return max(found, key=lambda rank: sum(rank[0].values()))
 
@@ -463,21 +484,29 @@ def _round_terms(
     configuration, network = cell.configurations[stage], costs.network
     pair = cell.microbatch, configuration
     sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
-    if not sharding.round_operations:
+    if not sharding.has_rounds:
         return {}, {}
     found: list[tuple[dict[str, int], dict[str, int]]] = []
     for rank in _shards(configuration):
         levels = [
-            network.level(sync_group(cell.device_map, configuration, name, stage, rank))
+            copy_levels(
+                network,
+                sync_group(cell.device_map, configuration, name, stage, rank),
+                cell.zero.runs(name),
+            )
             for name in CLASSES
         ]
         terms = {}
-        for operation in dict.fromkeys(sharding.round_operations):
-            same = [one for one in sharding.round_operations if one == operation]
-            times = round_times(costs.table, pair, sharding, levels, same)
+        for operation, term in ROUND_TERMS.items():
+            times = round_times(costs.table, pair, sharding, levels, operation)
             if times is not None:
-                terms[ROUND_TERMS[operation]] = sum(times[row] for row in rows)
-        found.append((terms, dict.fromkeys(terms, max(levels))))
+                terms[term] = sum(times[row] for row in rows)
+        sharing = [
+            level.inside
+            for name, level in zip(CLASSES, levels, strict=True)
+            if sharding.round_operations(name)
+        ]
+        found.append((terms, dict.fromkeys(terms, max(sharing))))
     return max(found, key=lambda rank: sum(rank[0].values()))
 
 
@@ -508,6 +537,20 @@ def sync_group(
         for replica in range(device_map.replicas)
         for copy in range(copies_in_block)
     ]
+
+
+def copy_levels(network: Network, group: Sequence[int], runs: int) -> CopyLevels:
+    """Return the levels of a parameter's copies in h equal runs of replicas.
+
+    A collective between runs waits for those inside all of them, and one
+    inside a run for those between at all its places: so the worst run counts,
+    and the worst place.
+    """
+    inside = len(group) // runs
+    return CopyLevels(
+        max(network.level(group[run * inside : (run + 1) * inside]) for run in range(runs)),
+        max(network.level(group[place::inside]) for place in range(inside)) if runs > 1 else 0,
+    )
 
 
 def _artifact_stage(

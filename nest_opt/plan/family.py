@@ -177,7 +177,7 @@ def outside_free(costs: Costs, placement: Placement) -> str | None:
             return f"microbatch {placement.microbatch}, {k}"
         if placement.replicas not in legal[placement.microbatch, k]:
             return f"dp {placement.replicas}"
-    if placement.zero not in search.zero:
+    if placement.zero not in costs.problem.zeros:
         return f"zero {placement.zero}"
     if placement.schedule not in search.schedules:
         return f"schedule {placement.schedule}"

@@ -9,6 +9,7 @@ from nest_opt.errors import PlanError
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 # First layer and one past the last, in the listed order.
 Interval = tuple[int, int]
@@ -188,7 +189,7 @@ class Cell:
     device_map
         Replicas, stages, rank order and pitch.
     zero
-        z, the ZeRO level.
+        z and h: the ZeRO levels, and over which copies.
     schedule
         The pipeline schedule; v chunks of it make S * v intervals of layers.
     """
@@ -197,7 +198,7 @@ class Cell:
     configuration: Configuration
     rounds: int
     device_map: DeviceMap
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
     schedule: Schedule = ONE_F_ONE_B
 
     @property
@@ -244,7 +245,7 @@ class StagedCell:
     device_map
         The blocks.
     zero
-        z, the ZeRO level.
+        z and h: the ZeRO levels, and over which copies.
     schedule
         The pipeline schedule.
     """
@@ -253,7 +254,7 @@ class StagedCell:
     configurations: tuple[Configuration, ...]
     rounds: int
     device_map: Blocks
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
     schedule: Schedule = ONE_F_ONE_B
 
 
@@ -296,7 +297,7 @@ class Placement:
     devices
         The blocks of order `listed`; None for other orders.
     zero
-        z, the ZeRO level of all stages and both parameter classes.
+        z and h: the ZeRO levels of all stages, and over which copies.
     schedule
         The pipeline schedule.
     layer_order
@@ -312,7 +313,7 @@ class Placement:
     ends: tuple[int, ...]
     recompute: tuple[Recompute, ...]
     devices: ListedMap | None = None
-    zero: int = 0
+    zero: Zero = NOT_SHARDED
     schedule: Schedule = ONE_F_ONE_B
     layer_order: tuple[int, ...] | None = None
 

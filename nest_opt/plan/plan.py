@@ -14,7 +14,7 @@ from nest_opt.problem.cluster import MAX_DEVICES
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import Recompute
 from nest_opt.problem.schedule import Schedule, ScheduleName
-from nest_opt.problem.search import ZeroLevel
+from nest_opt.problem.zero import ZeroValue, zero_of, zero_value
 
 DeviceNumber = Annotated[int, Field(strict=True, ge=0, lt=MAX_DEVICES)]
 
@@ -55,7 +55,7 @@ class Plan(Frozen):
     ep: Degree = 1
     sp: Flag = False
     dp: Degree
-    zero: ZeroLevel = 0
+    zero: ZeroValue = 0
     schedule: ScheduleName = "1f1b"
     order: PlanOrder
     pitch: Degree | None = None
@@ -162,7 +162,7 @@ class Plan(Frozen):
             ListedMap(tuple(stage.devices or () for stage in self.stages))
             if self.order == "listed"
             else None,
-            self.zero,
+            zero_of(self.zero),
             self._schedule,
             order,
         )
@@ -238,7 +238,7 @@ def plan_from_placement(
         ep=first.ep,
         sp=first.sp,
         dp=placement.replicas,
-        zero=placement.zero,
+        zero=zero_value(placement.zero),
         schedule=placement.schedule.name,
         order=placement.order,
         pitch=placement.pitch or None,

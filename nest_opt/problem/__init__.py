@@ -21,6 +21,7 @@ from nest_opt.problem.problem import Problem
 from nest_opt.problem.profile import Collective, Configuration, Footprint, Profile
 from nest_opt.problem.schedule import Schedule
 from nest_opt.problem.search import SearchSpace
+from nest_opt.problem.zero import Zero
 
 __all__ = [
     "AntiColocation",
@@ -51,5 +52,6 @@ __all__ = [
     "SearchSpace",
     "TpInsideNode",
     "UserConstraint",
+    "Zero",
     "rule_of",
 ]

@@ -27,6 +27,7 @@ from nest_opt.problem.transfer import (
     refuse_other_than_pipeline,
     refuse_other_than_placement_graph,
 )
+from nest_opt.problem.zero import Zero
 
 DEFAULT_MICROBATCHES = (1, 2, 4, 8)
 DEFAULTS = {name: field.default for name, field in SearchSpace.model_fields.items()}
@@ -65,10 +66,10 @@ class Problem(Frozen):
                 f"search.per_stage: found {', '.join(self.search.per_stage)} with cost_model "
                 "artifact, which knows one tp and one sp for all stages: remove one of the two"
             )
-        if any(self.search.zero) and (self.search.per_stage or self.job.cost_model == "artifact"):
+        if any(self.zeros) and (self.search.per_stage or self.job.cost_model == "artifact"):
             beside = "search.per_stage" if self.search.per_stage else "cost_model artifact"
             raise ValueError(
-                f"search.zero: found {', '.join(map(str, self.search.zero))} with {beside}, which "
+                f"search.zero: found {', '.join(map(str, self.zeros))} with {beside}, which "
                 "knows level 0 alone: remove one of the two"
             )
         self._check_schedules()
@@ -103,16 +104,26 @@ class Problem(Frozen):
                 f"search.schedule: found {', '.join(other)} with cost_model artifact, which "
                 "knows 1f1b alone: remove one of the two"
             )
-        if "interleaved" in other and self.search.per_stage:
+        if other and self.search.per_stage:
             raise ValueError(
-                "search.schedule: found interleaved with search.per_stage, the chunks of such a "
-                "stage have one configuration: remove one of the two"
+                f"search.schedule: found {', '.join(other)} with search.per_stage, the search "
+                "knows stages that differ under 1f1b alone: remove one of the two"
             )
 
     @property
     def is_placement_graph(self) -> bool:
         """Whether layers go on single devices, instead of runs of them on blocks of devices."""
         return self.job.transfer == "sender-once"
+
+    @cached_property
+    def zeros(self) -> tuple[Zero, ...]:
+        """What a plan may shard: levels of both parameter classes, and runs of replicas."""
+        return self.search.sharding(self.has_experts)
+
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether any layer has expert parameters."""
+        return any(p.expert_parameters for kind in self.model.used_types for p in kind.profiles)
 
     def _require(self, constraint: Constraint, place: str) -> None:
         """Refuse a constraint on what the model or the cluster does not have."""

@@ -7,13 +7,12 @@ from pydantic import Field, field_validator
 from nest_opt.problem.base import Degree, Flag, Frozen, Positive, first_repeated
 from nest_opt.problem.profile import Configuration, Recompute
 from nest_opt.problem.schedule import SCHEDULES, Schedule, ScheduleName
+from nest_opt.problem.zero import Zero, ZeroLevel
 
 Order = Literal["pp-inner", "dp-inner"]
 ORDERS: tuple[Order, ...] = ("pp-inner", "dp-inner")
 Pitch = Literal["tight", "level", "spread"]
 PITCHES: tuple[Pitch, ...] = ("tight", "level", "spread")
-
-ZeroLevel = Annotated[int, Field(strict=True, ge=0, le=3)]
 
 PerStage = Literal["tp", "sp"]
 
@@ -33,10 +32,12 @@ class SearchSpace(Frozen):
     legal value. `pitch`: `tight` is the devices of one replica (or stage),
     `level` rounds that up to whole groups of each level, `spread` divides the
     devices evenly. `per_stage` names the degrees that may differ by stage.
-    `zero` are the levels of ZeRO, one for all stages of a plan. `schedule` are
-    the pipeline schedules, and `chunks` the numbers of chunks of the interleaved one.
-    `layer_order` says whether stages are intervals of the order in which layers are
-    listed, or of any topological order.
+    `zero` are the levels of ZeRO, one for all stages of a plan; `zero_expert` those of
+    expert parameters, the same as the dense ones' where left open; `zero_instances`
+    the runs of replicas that each hold all states. `schedule` are the pipeline
+    schedules, and `chunks` the numbers of chunks of the interleaved one. `layer_order`
+    says whether stages are intervals of the order in which layers are listed, or of
+    any topological order.
     """
 
     microbatch: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
@@ -51,6 +52,8 @@ class SearchSpace(Frozen):
     pitch: Annotated[tuple[Pitch, ...], Field(min_length=1)] = PITCHES
     per_stage: tuple[PerStage, ...] = ()
     zero: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] = (0,)
+    zero_expert: Annotated[tuple[ZeroLevel, ...], Field(min_length=1)] | None = None
+    zero_instances: Degrees = (1,)
     schedule: Annotated[tuple[ScheduleName, ...], Field(min_length=1)] = ("1f1b",)
     chunks: Annotated[tuple[Chunks, ...], Field(min_length=1)] = (2, 4, 8)
     layer_order: LayerOrder = "listed"
@@ -72,6 +75,23 @@ class SearchSpace(Frozen):
             k.cp,
             k.ep,
             False if "sp" in self.per_stage else k.sp,
+        )
+
+    def sharding(self, experts: bool) -> tuple[Zero, ...]:
+        """Return what may be sharded, each once and in the order of ties.
+
+        Where nothing is sharded, runs of replicas make no difference, and
+        without experts there is one level.
+        """
+        return tuple(
+            sorted(
+                {
+                    Zero(dense, expert, instances if dense or expert else 1)
+                    for dense in self.zero
+                    for expert in ((self.zero_expert if experts else None) or (dense,))
+                    for instances in self.zero_instances
+                }
+            )
         )
 
     @field_validator("*")

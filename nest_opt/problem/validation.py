@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nest_opt.errors import InstanceError, NestOptError
-from nest_opt.problem.base import first_repeated
+from nest_opt.problem.base import NUMBER, OBJECT, first_repeated
 
 MAX_FILE_BYTES = 16 * 2**20
 MAX_NUMBER_CHARACTERS = 60
@@ -263,6 +263,10 @@ def _wanted(item: Mapping[str, Any]) -> str:
     return message[0].lower() + message[1:]
 
 
+# Parts of a location that no file has: a key itself, and which of several forms a value has.
+_NO_PLACES = {"[key]", NUMBER, OBJECT}
+
+
 def _place(location: tuple[str | int, ...], data: Any) -> str:
     """Return where in the data an error is; a bad key is itself the place.
 
@@ -271,7 +275,7 @@ def _place(location: tuple[str | int, ...], data: Any) -> str:
     last, which may be missing from it.
     """
     place = ""
-    parts = [part for part in location if part != "[key]"]
+    parts = [part for part in location if part not in _NO_PLACES]
     for number, part in enumerate(parts):
         if isinstance(part, int):
             place += f"[{part}]"
