@@ -118,6 +118,19 @@ def test_search_and_brute_force_agree(seed: int) -> None:
         assert oracle_difference(data, problem, brute.placement) is None
 
 
+@pytest.mark.parametrize("seed", SEEDS[1:60:3])
+def test_search_and_brute_force_agree_on_other_schedules(seed: int) -> None:
+    """So they do under GPipe and ZB-H1, whose fills, loads and stashes are others."""
+    data = branching_data(seed)
+    assert data is not None
+    data["search"]["schedule"] = ["gpipe", "zb-h1"]
+    problem = build(Problem, data, f"seed {seed}")
+    brute = brute_force(problem)
+    assert solved(problem) == (brute.value_ps, brute.placement)
+    if brute.placement is not None:
+        assert oracle_difference(data, problem, brute.placement) is None
+
+
 def test_the_seeds_are_telling() -> None:
     """Many best plans are of another order, and every kind of constraint is on some problem."""
     kinds: Counter[str] = Counter()
