@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         verify,
     )
     from nest_opt.errors import InstanceError, NestOptError, PlanError
+    from nest_opt.improvement import Improvement, improve
     from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
@@ -32,6 +33,7 @@ __all__ = [
     "GraphPlan",
     "GraphSolveResult",
     "GraphVerifyResult",
+    "Improvement",
     "InstanceError",
     "NestOptError",
     "Plan",
@@ -42,6 +44,7 @@ __all__ = [
     "crosscheck",
     "exact",
     "front",
+    "improve",
     "register",
     "solve",
     "verify",
@@ -54,6 +57,7 @@ _HOMES = {
         *("exact", "solve", "verify"),
     ),
     "nest_opt.agreement": ("crosscheck",),
+    "nest_opt.improvement": ("Improvement", "improve"),
     "nest_opt.memory_front": ("FrontResult", "front"),
     "nest_opt.plan.graph_plan": ("GraphPlan",),
     "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),

@@ -196,11 +196,39 @@ def _search_difference(result: SolveResult, value_ps: int | None) -> str | None:
 
 
 def _random_data(rng: random.Random, number: int) -> dict[str, Any]:
+    """Return a random problem; every third one with ZeRO, and every fourth with `selective`.
+
+    They are drawn last and by themselves, so that the other problems stay as they are.
+    """
+    data, more = _plain_data(rng), random.Random(f"more {number}")
+    data["name"] = f"crosscheck {number}"
+    if number % 3 == 1:
+        data["search"] = {**data["search"], "zero": more.choice(([1], [2], [3], [0, 3]))}
+    if number % 4 == 2:
+        for kind in data["model"]["layer_types"].values():
+            for profile in kind["profiles"]:
+                _add_selective(more, profile)
+    return data
+
+
+def _add_selective(rng: random.Random, profile: dict[str, Any]) -> None:
+    """Let a profile repeat a part of its forward pass, and keep a part of its stash."""
+    modes = profile["recompute"]
+    stash = modes["none"]["stash_bytes"]
+    kept = rng.randint(0, stash)
+    forward = int(profile["forward_s"].removesuffix("e-12"))
+    modes["selective"] = {
+        "stash_bytes": kept,
+        "work_bytes": stash - kept,
+        "repeated_forward_s": f"{rng.randint(0, forward)}e-12",
+    }
+
+
+def _plain_data(rng: random.Random) -> dict[str, Any]:
     """Return a problem of 2 to 6 layers and 2 to 6 devices, in small whole numbers of ps."""
     sizes = rng.choice(((2, 1), (2, 2), (3, 1), (2, 3), (3, 2)))
     layers = rng.randint(2, 6)
     return {
-        "name": f"crosscheck {number}",
         "model": {
             "layer_types": {f"type-{place}": _layer_type(rng) for place in range(2)},
             "layers": [

@@ -28,7 +28,7 @@ from nest_opt.verbs.pipeline.verify import verify_pipeline
 from nest_opt.verbs.result import Progress
 
 if TYPE_CHECKING:
-    from nest_opt.milp.exact import Watch
+    from nest_opt.milp.result import Watch
 
 __all__ = [
     "MAX_TOP",
@@ -80,15 +80,23 @@ def exact(
     watch: "Watch | None" = None,
     family: Family = "aligned",
     start: SolveResult | None = None,
+    independent: bool = False,
 ) -> ExactResult | GraphExactResult:
     """Find the best plan by integer programs.
 
     Parameters and errors are those of `exact_pipeline`, or for a placement
     graph those of `exact_graph`: `family`, `start` and `watch` are of
-    pipelines alone.
+    pipelines alone, whose programs are always run; `independent` asks for that
+    where a placement graph's dynamic program has proved the answer.
     """
     if problem.is_placement_graph:
-        return exact_graph(problem, time_limit_s=time_limit_s, gap=gap, progress=progress)
+        return exact_graph(
+            problem,
+            time_limit_s=time_limit_s,
+            gap=gap,
+            progress=progress,
+            independent=independent,
+        )
     return exact_pipeline(
         problem,
         time_limit_s=time_limit_s,

@@ -16,14 +16,17 @@ from functools import cache, partial
 from typing import TypeAlias
 
 from nest_opt.dp.chain import UNLIMITED
+from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.needs import fits
 from nest_opt.dp.rules import RULES
 from nest_opt.dp.source import CellSource
 from nest_opt.dp.sources import cell_source
+from nest_opt.dp.staged_infeasible import staged_fits
 from nest_opt.dp.staged_search import search_all
 from nest_opt.errors import ConsistencyError
 from nest_opt.milp.result import FamilyName
 from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.progress import Progress
 from nest_opt.problem import Problem, rule_of
 from nest_opt.problem.base import MAX_BYTES
 
@@ -75,26 +78,34 @@ class Conflict:
     left_out: tuple[Requirement, ...] = ()
 
 
-def find_conflict(costs: Costs, source: CellSource) -> Conflict:
-    """Return why the dynamic program found no plan.
+def find_conflict(
+    costs: Costs,
+    source: CellSource,
+    progress: Progress | None = None,
+) -> Conflict | None:
+    """Return why the dynamic program found no plan, None if Ctrl-C came first.
 
     Parameters
     ----------
     costs, source
         The problem's coefficients and cells; with the constraints that have a
         rule, it has no plan.
+    progress
+        Called with (requirements done, requirements, None); where a search has
+        to tell, as by that.
 
     Raises
     ------
     ConsistencyError
         If a plan would fit: a defect.
-    KeyboardInterrupt
-        After Ctrl-C.
     """
     problem = costs.problem
     requirements = _requirements(problem)
     ruled = [each for each in requirements if _has_rule(each)]
-    found = _filtered(ruled, partial(_fits, source, costs))
+    try:
+        found = _filtered(ruled, partial(_fits, source, costs, progress), progress)
+    except KeyboardInterrupt:
+        return None
     # The search always knows.
     assert found is not None
     left_out = tuple(each for each in requirements if not _has_rule(each))
@@ -106,7 +117,7 @@ def find_exact_conflict(
     source: CellSource,
     time_limit_s: float | None,
     family: FamilyName = "aligned",
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> Conflict | None:
     """Return why the integer programs found no plan, None if time ran out or Ctrl-C came first.
 
@@ -120,25 +131,25 @@ def find_exact_conflict(
         If there is a plan: a defect.
     """
     from nest_opt.milp.exact import exact
+    from nest_opt.milp.limits import SearchLimits
 
     problem = costs.problem
-    end = None if time_limit_s is None else time.perf_counter() + time_limit_s
+    begin, limits = time.perf_counter(), SearchLimits(time_limit_s)
 
     def has_plan(kept: Requirements) -> bool | None:
         if all(map(_has_rule, kept)):
-            fits = _fits(source, costs, kept)
+            fits = _fits(source, costs, progress, kept)
             if fits or family == "aligned":
                 return fits
-        left_s = None if end is None else max(0.0, end - time.perf_counter())
         # Any plan will do.
-        relaxed = _with(problem, kept, costs)
+        relaxed, left_s = _with(problem, kept, costs), limits.remaining_s(begin)
         found = exact(relaxed, time_limit_s=left_s, gap=0.999, family=family, progress=progress)
         if found.placement is not None:
             return True
         return False if found.status == "infeasible" else None
 
     try:
-        return _filtered(_requirements(problem), has_plan)
+        return _filtered(_requirements(problem), has_plan, progress)
     except KeyboardInterrupt:
         return None
 
@@ -157,7 +168,11 @@ def _has_rule(requirement: Requirement) -> bool:
     return requirement.place is None or requirement.rule in RULES
 
 
-def _filtered(requirements: Sequence[Requirement], has_plan: HasPlan) -> Conflict | None:
+def _filtered(
+    requirements: Sequence[Requirement],
+    has_plan: HasPlan,
+    progress: Progress | None,
+) -> Conflict | None:
     """Return the conflict that deletion filtering leaves, None if an answer was missing."""
     every = frozenset(requirements)
     ask = cache(has_plan)
@@ -167,7 +182,9 @@ def _filtered(requirements: Sequence[Requirement], has_plan: HasPlan) -> Conflic
             "please report this problem file"
         )
     kept = every
-    for requirement in requirements:
+    for number, requirement in enumerate(requirements):
+        if progress:
+            progress(number, len(requirements), None)
         answer = ask(kept - {requirement})
         if answer is None:
             return None
@@ -178,19 +195,31 @@ def _filtered(requirements: Sequence[Requirement], has_plan: HasPlan) -> Conflic
     return Conflict(tuple(members), tuple(curing))
 
 
-def _fits(source: CellSource, costs: Costs, kept: Requirements) -> bool:
+def _fits(
+    source: CellSource,
+    costs: Costs,
+    progress: Progress | None,
+    kept: Requirements,
+) -> bool:
     """Whether the search's rules leave a plan that keeps some requirements."""
     problem = costs.problem
     usable = problem.cluster.device_kind.usable_bytes
     limit = usable if MEMORY in kept else UNLIMITED
     if fits(source.relaxed(_relaxed(problem, kept)), limit):
         return True
-    return bool(problem.search.per_stage) and _staged_fits(Costs(_with(problem, kept, costs)))
+    if not problem.search.per_stage:
+        return False
+    return _staged_fits(Costs(_with(problem, kept, costs)), progress)
 
 
-def _staged_fits(costs: Costs) -> bool:
-    """Whether the search finds a plan, of stages that differ in tp or sp too."""
-    found = search_all(costs, cell_source(costs))
+def _staged_fits(costs: Costs, progress: Progress | None) -> bool:
+    """Whether there is a plan, of stages that differ in tp or sp too."""
+    source = cell_source(costs)
+    if isinstance(source, DefaultSource):
+        known = staged_fits(costs, source)
+        if known is not None:
+            return known
+    found = search_all(costs, source, progress)
     if found.placement is None and found.status == "interrupted":
         raise KeyboardInterrupt
     return found.placement is not None

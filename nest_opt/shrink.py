@@ -173,7 +173,7 @@ def _fewer_fields(data: Data) -> Iterator[Data]:
         yield smaller
     optional = (
         [("model", name) for name in ("edges", "attention_heads", "experts")]
-        + [("search", name) for name in ("dp", "pp", "order", "pitch", "recompute", *PAIR)]
+        + [("search", name) for name in sorted(data["search"])]
         + [("job", "pad")]
     )
     for room, name in optional:

@@ -28,12 +28,13 @@ ALLOWED = {
     "verbs": {"errors", "problem", "cost", "plan", "dp", "milp", "conflicts"},
     "api": {"errors", "problem", "plan", "milp", "verbs"},
     "memory_front": {"errors", "problem", "plan", "dp", "verbs"},
+    "improvement": {"errors", "problem", "plan", "dp", "verbs"},
     "shrink": {"errors", "problem"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry", "shrink"},
     "cli": {
         *("errors", "problem", "network", "cost", "plan", "simulate", "models"),
         *("api", "memory_front", "dp", "milp", "conflicts"),
-        *("registry", "agreement"),
+        *("registry", "agreement", "improvement"),
     },
 }
 

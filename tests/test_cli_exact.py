@@ -11,9 +11,10 @@ from random_instances import random_problem
 from test_cli import RUN_MAIN, start
 
 from nest_opt import InstanceError, exact, solve, verify
-from nest_opt.api import outside_family
+from nest_opt.api import Family, outside_family
 from nest_opt.cli.fix import fix
 from nest_opt.cli.progress import SearchProgress
+from nest_opt.conflicts import Conflict
 from nest_opt.errors import ConsistencyError
 from nest_opt.milp import exact as programs
 from nest_opt.milp.cells import aligned_cells
@@ -63,7 +64,8 @@ def test_a_disagreement_is_a_defect(claim: str, monkeypatch: pytest.MonkeyPatch)
     assert narrow.bound_ps > true.bound_ps
     wrong = replace(narrow, problem=problem)
     if claim == "none":
-        wrong = replace(wrong, status="infeasible", plan=None, evaluation=None, bound_ps=None)
+        none = replace(wrong, status="infeasible", plan=None, evaluation=None, bound_ps=None)
+        wrong = replace(none, conflict=Conflict((), ()))
     monkeypatch.setattr("nest_opt.verbs.pipeline.exact.solve_pipeline", lambda *_: wrong)
     with pytest.raises(ConsistencyError, match="the dynamic program says that none"):
         exact(problem)
@@ -170,7 +172,7 @@ def test_interruption_keeps_incumbent_and_bound(turn: str) -> None:
     assert data["status"] == "interrupted"
     assert data["plan"] is not None
     assert int(data["bound_ps"]) <= int(data["objective"]["value_ps"])
-    vouchers = {"dynamic program": "dynamic program", "programs": "closed form"}
+    vouchers = {"dynamic program": "dynamic program", "programs": "dynamic program"}
     assert data["bound_vouched_by"] == vouchers[turn]
 
 
@@ -488,3 +490,33 @@ def test_export_refuses(
     assert result.exit_code == 2
     assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("family", ["aligned", "free"])
+def test_a_time_limit_cuts_the_bounds_of_cells(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of time before all cells have a bound, the plan of `solve` is kept, with its bound."""
+    problem = read_problem(HOPS)
+    whole = exact(problem)
+    monkeypatch.setattr("nest_opt.milp.driver._BOUNDED_AT_LEAST", 1)
+    found = exact(problem, time_limit_s=0, family=family)
+    assert (found.status, found.evaluation) == ("feasible", whole.evaluation)
+    assert found.cells <= 1
+    if family == "aligned":
+        assert (found.bound_ps, found.bound_vouched_by) == (whole.bound_ps, "dynamic program")
+    else:
+        assert (found.bound_ps, found.bound_vouched_by) == (0, "closed form")
+
+
+def test_a_time_limit_cuts_the_dynamic_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of time in the dynamic program, its plan so far is kept, or that there is none yet."""
+    monkeypatch.setattr("nest_opt.verbs.pipeline.exact.STEPS_AT_LEAST", 0)
+    found = exact(read_problem(HOPS), time_limit_s=0)
+    assert (found.status, found.plan, found.cells_solved) == ("no-solution", None, 0)
+    monkeypatch.setattr("nest_opt.verbs.pipeline.exact.STEPS_AT_LEAST", 1)
+    found = exact(read_problem(HOPS), time_limit_s=0)
+    assert found.status == "feasible"
+    assert found.evaluation is not None
+    assert found.bound_ps is not None
+    assert found.bound_ps <= found.evaluation.value_ps

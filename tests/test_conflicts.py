@@ -327,4 +327,60 @@ def test_an_interrupt_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = Costs(build(Problem, data, "interrupted"))
     stopped = SearchResult("interrupted", None, None, 0, 1, 0)
     monkeypatch.setattr("nest_opt.conflicts.search_all", lambda *_: stopped)
+    # As where memory suffices, and it depends on the device map whether there is a plan.
+    monkeypatch.setattr("nest_opt.conflicts.staged_fits", lambda *_: None)
     assert find_exact_conflict(costs, cell_source(costs), None) is None
+
+
+def stop(_: int, __: int, value_ps: int | None) -> None:
+    """Interrupt: a progress callback."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("per_stage", [[], ["tp"]])
+def test_an_interrupt_keeps_that_there_is_no_plan(per_stage: list[str]) -> None:
+    """Ctrl-C at any step of diagnosis and conflict leaves `infeasible`, and what was known."""
+    data = free_without_plan(20)
+    data["search"]["per_stage"] = per_stage
+    problem = build(Problem, data, "interrupted")
+    whole = solve(problem)
+    assert whole.status == "infeasible"
+    assert not whole.cut_short
+    assert whole.diagnosis is not None
+    steps: list[int] = []
+    solve(problem, lambda *_: steps.append(1))
+    seen = []
+    for last in range(1, len(steps) + 1):
+        left = iter(range(last))
+
+        def count(*step: Any, left: Iterator[int] = left, last: int = last) -> None:
+            if next(left) == last - 1:
+                stop(*step)
+
+        result = solve(problem, count)
+        if result.status == "interrupted":
+            continue
+        assert result.status == "infeasible"
+        assert result.cut_short
+        assert result.conflict is None
+        assert result.diagnosis is not None
+        if result.diagnosis.complete:
+            assert result.diagnosis == whole.diagnosis
+        seen.append(result.diagnosis.complete)
+        exactly = exact(problem, start=result)
+        assert (exactly.status, exactly.bound_vouched_by) == ("infeasible", "dynamic program")
+    assert set(seen) == {True, False}
+
+
+def test_an_interrupted_diagnosis_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """After Ctrl-C in the diagnosis the report says that there is no plan, and not why."""
+    path = write(tmp_path / "problem.json", problem_data(constraints=[APART, TOGETHER]))
+    known = run_json("solve", path)["diagnosis"]
+    assert known["complete"]
+    monkeypatch.setattr("nest_opt.dp.infeasible._compare", stop)
+    text = run("solve", path, width=300).output
+    assert text.startswith("infeasible: there is no plan; why was not found before the search")
+    assert "conflict   not known: the search for it was cut short" in text
+    data = run_json("solve", path)
+    assert (data["status"], data["diagnosis"]["reason"]) == ("infeasible", "unknown")
+    assert not data["diagnosis"]["complete"]

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, islice, product
+from pathlib import Path
 
 import pyomo.environ as pyo
 import pytest
+from cli_running import run, write
 from free_brute_force import assignments, free_brute_force, shapes
 from free_instances import free_data
 from golden_models import FREE_CELL, golden_choice_data, golden_coefficients
 from milp_agreement import placement_options
+from samples import problem_data
 
 from nest_opt import InstanceError, Problem, exact, solve
 from nest_opt.certify.brute_force import brute_force
@@ -283,3 +286,13 @@ def test_a_time_limit_leaves_the_aligned_plan_and_a_bound() -> None:
     assert best.bound_ps is not None
     assert found.bound_ps is not None
     assert 0 < found.bound_ps <= best.bound_ps
+
+
+def test_too_many_devices_are_refused(tmp_path: Path) -> None:
+    """Before any search, with their number, the most there can be, and the remedy."""
+    data = problem_data(sizes=(8, 33), global_batch=4)
+    with pytest.raises(ModelError, match=r"found 264 devices.*at most 256: use the aligned"):
+        exact(build_problem(Problem, data, "large"), family="free")
+    result = run("exact", write(tmp_path / "problem.json", data), "--family", "free")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "cluster.devices: found 264 devices" in result.stderr

@@ -497,12 +497,18 @@ def test_exact_begins_with_the_best_contiguous_split() -> None:
             of_split = problem.model_copy(
                 update={"job": problem.job.model_copy(update={"split": split})}
             )
-            result = exact_graph(of_split)
+            result = exact_graph(of_split, independent=True)
             contiguous = search(replace(build_graph_table(problem), contiguous=True))
             assert result.contiguous_ps == contiguous.value_ps
             if result.contiguous_ps is None or result.evaluation is None:
                 continue
             if split == "contiguous":
+                # Without the programs the answer is the same, and the search vouches for it.
+                alone = exact_graph(of_split)
+                assert alone.bound_vouched_by == "dynamic program"
+                assert (alone.bound_ps, alone.cells_solved) == (result.bound_ps, 0)
+                assert alone.plan == result.plan
+                assert result.bound_vouched_by != "dynamic program"
                 assert result.evaluation.value_ps == result.contiguous_ps
             assert result.evaluation.value_ps <= result.contiguous_ps
             better += result.evaluation.value_ps < result.contiguous_ps
@@ -521,4 +527,4 @@ def test_a_contiguous_plan_below_the_bound_is_a_defect(monkeypatch: pytest.Monke
     wrong = replace(found, placement=None, value_ps=None, bound_ps=found.bound_ps + 1)
     monkeypatch.setattr("nest_opt.verbs.graph.exact.search", lambda *_, **__: wrong)
     with pytest.raises(ConsistencyError, match="none is below"):
-        exact_graph(problem)
+        exact_graph(problem, independent=True)

@@ -65,3 +65,23 @@ def test_built_in_constraints_get_plainer() -> None:
     apart, limit = small.model_dump(exclude_none=True)["constraints"]
     assert len(apart["layers"]) == 2
     assert limit["at_most"] == 1
+
+
+def test_the_search_space_goes_back_to_its_defaults() -> None:
+    """Every dimension is dropped that the statement does without, the newer ones too."""
+    data = random_data(0)
+    data["search"] = {
+        "microbatch": [1],
+        "order": ["pp-inner"],
+        "schedule": ["gpipe"],
+        "chunks": [2],
+        "cp": [1],
+    }
+    problem = build(Problem, data, "narrow")
+    small = shrink(problem, lambda each: each.search.schedule == ("gpipe",))
+    assert small.search.model_dump(exclude_defaults=True) == {"schedule": ("gpipe",)}
+    for field, value in (("zero", (0, 2)), ("per_stage", ("tp",))):
+        wide = build(Problem, {**random_data(0), "search": {field: list(value)}}, "wide")
+        assert shrink(wide, lambda _: True).search == type(small.search)()
+        kept = shrink(wide, lambda each, name=field: bool(getattr(each.search, name)))
+        assert len(kept.model.ids) == 1

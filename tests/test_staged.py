@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from agreement import compare
 from cli_running import run, run_json, write
@@ -18,7 +19,9 @@ from nest_opt.certify.brute_force import brute_force, enumerate_staged_cells
 from nest_opt.dp.chain import INFINITE, UNLIMITED
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.search import NO_LIMIT
+from nest_opt.dp.sources import cell_source
 from nest_opt.dp.staged_chain import StagedChain, StagePath
+from nest_opt.dp.staged_needs import fewest_devices, least_bytes
 from nest_opt.dp.staged_source import StagedSource
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.family import staged_maps
@@ -222,6 +225,41 @@ def test_what_would_make_something_fit() -> None:
     assert never >= 15
     assert fewer >= 5
     assert differing >= 2
+
+
+def test_fewest_devices_are_the_first_with_room() -> None:
+    """For each S the fewest devices within a cap are the first row of bytes that are finite.
+
+    Rows of one S alone are those of all S together, whose ends are shared.
+    """
+    compared = pinned = 0
+    for seed in range(1000, 1120):
+        try:
+            problem = build(Problem, random_staged_data(seed), f"seed {seed}")
+            costs = Costs(problem)
+            source = cell_source(costs)
+        except InstanceError:
+            continue
+        assert isinstance(source, DefaultSource)
+        staged = StagedSource(costs, source)
+        every = [s for s in range(2, staged.layers + 1) if staged.allows_stages(s)]
+        for group in staged.memory_groups():
+            most = staged.layers * group.stage_class.most
+            for cap in (costs.table.usable_bytes, costs.table.usable_bytes * 2):
+                rows = dict(least_bytes(staged, group, every, cap, most))
+                first = {
+                    stages: int(np.flatnonzero(need <= cap)[0])
+                    for stages, need in rows.items()
+                    if (need <= cap).any()
+                }
+                assert dict(fewest_devices(staged, group, cap, most)) == first, f"seed {seed}"
+                for stages in first:
+                    ((_, alone),) = least_bytes(staged, group, [stages], cap, most)
+                    assert (alone == rows[stages]).all()
+                compared += len(first)
+                pinned += len(first) * any(c.type == "pinned-layers" for c in problem.constraints)
+    assert compared >= 200
+    assert pinned >= 10
 
 
 def written(folder: Path, data: dict[str, Any]) -> Path:

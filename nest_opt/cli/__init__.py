@@ -16,6 +16,7 @@ from nest_opt.cli.exact_command import exact_command
 from nest_opt.cli.export_command import export_command
 from nest_opt.cli.group import CommandLine
 from nest_opt.cli.import_command import import_command
+from nest_opt.cli.improve_command import improve_command
 from nest_opt.cli.list_command import list_command
 from nest_opt.cli.new_command import new_command
 from nest_opt.cli.show_command import show_command
@@ -58,6 +59,7 @@ for _command in (
     solve_command,
     exact_command,
     verify_command,
+    improve_command,
     show_command,
     import_command,
     export_command,

@@ -60,6 +60,11 @@ family_option = click.option(
 )
 @runtime_option
 @click.option(
+    "--independent",
+    is_flag=True,
+    help="Run the programs of a placement graph even where the dynamic program has the proof.",
+)
+@click.option(
     "-o", "--output", metavar="PLAN", type=click.Path(path_type=Path), help="Write the plan here."
 )
 @register_option
@@ -72,6 +77,7 @@ def exact_command(
     gap: Fraction,
     fixes: tuple[str, ...],
     runtime: str | None,
+    independent: bool,
     output: Path | None,
     as_json: bool,
 ) -> int:
@@ -94,7 +100,7 @@ def exact_command(
     # Interrupted before the search began, there is nothing to show.
     with suppress(KeyboardInterrupt):
         result, derived = _search(
-            problem_path, asked, family, limit_s, float(gap), fixes, runtime, output
+            problem_path, asked, family, limit_s, float(gap), fixes, runtime, independent, output
         )
     if as_json:
         from nest_opt.cli.json_output import print_json
@@ -117,6 +123,7 @@ def _search(
     gap: float,
     fixes: tuple[str, ...],
     runtime: str | None,
+    independent: bool,
     output: Path | None,
 ) -> "tuple[ExactResult | GraphExactResult, DerivedProblem | None]":
     from nest_opt import api
@@ -138,6 +145,7 @@ def _search(
             progress=progress,
             watch=progress.program,
             family="free" if family == "free" else "aligned",
+            independent=independent,
         )
     if output and result.plan:
         write_text(output, files.to_json_text(result.plan))

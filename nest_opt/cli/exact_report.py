@@ -9,10 +9,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from nest_opt.api import ExactResult, VerifyResult, outside_family
-from nest_opt.cli.explain import conflict_text, failure
-from nest_opt.cli.solve_report import headline, infeasible_report
+from nest_opt.cli.explain import failure
+from nest_opt.cli.solve_report import conflict_facts, headline, infeasible_report
 from nest_opt.cli.stage_table import degree_facts, facts, speed_facts, stage_table
-from nest_opt.cli.units import count_text, gap_text, number_text, seconds_text
+from nest_opt.cli.tally import tally_text
+from nest_opt.cli.units import gap_text, seconds_text
 from nest_opt.plan.evaluate import Evaluation
 from nest_opt.plan.gap import relative_gap
 from nest_opt.plan.plan import Plan
@@ -20,7 +21,7 @@ from nest_opt.plan.plan import Plan
 _VOUCHERS = {
     "solver": "the solver, HiGHS",
     "closed form": "closed-form bounds of the cells; no program was run",
-    "dynamic program": "the dynamic program alone: the integer programs had no turn",
+    "dynamic program": "the dynamic program alone: the integer programs did not come to an end",
 }
 _WHY_NO_PLAN = {
     "interrupted": "interrupted: no plan yet",
@@ -55,9 +56,7 @@ def _no_plan(result: ExactResult) -> Iterator[RenderableType]:
         return
     # That memory would not help is known of the aligned family alone.
     yield Text.assemble(("infeasible: ", "bold red"), ("the free family has no plan", "bold"))
-    told = conflict_text(result.problem, result.conflict)
-    if told is not None:
-        yield facts({"conflict": told})
+    yield from conflict_facts(result.problem, result.conflict)
 
 
 def optimum_report(
@@ -144,7 +143,4 @@ def _start_text(result: ExactResult) -> str:
 
 
 def _search_text(result: ExactResult) -> str:
-    return (
-        f"{count_text(result.cells, 'cell')}, {result.cells_pruned:,} pruned, "
-        f"{result.cells_solved:,} solved, {number_text(result.wall_s, 3)} s"
-    )
+    return tally_text(result, result.wall_s)

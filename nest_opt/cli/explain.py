@@ -22,7 +22,7 @@ class Failure:
         `memory`: `stage`, the heaviest stage of the placement that needs the
         least memory, does not fit. `constraints`: what the search space and
         the constraints leave has no placement on these devices, whatever
-        their memory.
+        their memory. `unknown`: Ctrl-C came before that was known.
     case, stages, stage_number, layers, stage
         That placement and stage, None (or empty) for `constraints`.
     configurations
@@ -34,9 +34,11 @@ class Failure:
         alone does not, or is not known to.
     conflict
         Requirements that no plan keeps together, None if they were not found.
+    complete
+        Whether all placements were compared; if not, others may need less.
     """
 
-    reason: Literal["memory", "constraints"]
+    reason: Literal["memory", "constraints", "unknown"]
     usable_bytes: int
     case: MemoryCase | None = None
     stages: int | None = None
@@ -47,6 +49,7 @@ class Failure:
     devices: int | None = None
     configurations: tuple[Configuration, ...] = ()
     conflict: Conflict | None = None
+    complete: bool = True
 
 
 def failure(result: SolveResult) -> Failure:
@@ -57,7 +60,13 @@ def failure(result: SolveResult) -> Failure:
         return Failure("constraints", usable, conflict=conflict)
     stage = diagnosis.heaviest
     if stage is None:
-        return Failure("constraints", usable, devices=diagnosis.devices, conflict=conflict)
+        return Failure(
+            "constraints" if diagnosis.complete else "unknown",
+            usable,
+            devices=diagnosis.devices,
+            conflict=conflict,
+            complete=diagnosis.complete,
+        )
     return Failure(
         "memory",
         usable,
@@ -70,11 +79,14 @@ def failure(result: SolveResult) -> Failure:
         diagnosis.devices,
         diagnosis.configurations,
         conflict,
+        diagnosis.complete,
     )
 
 
 def shortage_text(why: Failure) -> str:
     """Return in one sentence what does not fit, or that it is not for want of memory."""
+    if why.reason == "unknown":
+        return "there is no plan; why was not found before the search was interrupted"
     if why.stage is None:
         return (
             "constraints and search space leave no placement on these devices, whatever their "
@@ -92,7 +104,9 @@ def shortage_text(why: Failure) -> str:
 
 def conflict_text(problem: Problem, conflict: Conflict | None) -> str | None:
     """Return which requirements together leave no plan; None where that is told already."""
-    if conflict is None or (conflict.members == (MEMORY,) and not problem.constraints):
+    if conflict is None:
+        return "not known: the search for it was cut short"
+    if conflict.members == (MEMORY,) and not problem.constraints:
         return None
     members, curing = conflict.members, conflict.curing
     if not members:

@@ -12,6 +12,7 @@ from rich.text import Text
 from nest_opt.api import GraphExactResult, GraphSolveResult, GraphVerifyResult
 from nest_opt.cli.console import printable
 from nest_opt.cli.stage_table import facts, layers_text
+from nest_opt.cli.tally import tally_text
 from nest_opt.cli.units import (
     bytes_text,
     count_text,
@@ -35,6 +36,7 @@ _NOT_EVALUATED = "not evaluated: the plan's form is broken"
 _VOUCHERS = {
     "solver": "the solver, HiGHS",
     "closed form": "closed-form bounds; no program was run",
+    "dynamic program": "the dynamic program over downsets; no program was run",
 }
 _SPLITS = {"contiguous": "contiguous split", "any": "split"}
 _WHY_NO_PLAN = {
@@ -151,11 +153,7 @@ def _voucher_text(result: GraphExactResult) -> str:
 
 
 def _search_text(result: GraphExactResult) -> str:
-    return (
-        f"{count_text(result.cells, 'cell')}, {result.cells_pruned:,} pruned, "
-        f"{count_text(result.cells_solved, 'program')}, {count_text(result.nodes, 'node')}, "
-        f"{number_text(result.wall_s, 3)} s"
-    )
+    return tally_text(result, result.wall_s)
 
 
 def _head(result: GraphVerifyResult, claim: dict[str, str]) -> Iterator[RenderableType]:

@@ -120,6 +120,7 @@ def diagnosis_json(why: Failure) -> Object:
         "memory_terms_bytes": dict(stage.memory_terms_bytes) if stage else None,
         "needed_bytes": stage.memory_bytes if stage else None,
         "usable_bytes": why.usable_bytes,
+        "complete": why.complete,
     }
     data["degrees"] = case and {
         "microbatch": case.microbatch,

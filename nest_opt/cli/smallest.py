@@ -81,7 +81,7 @@ def find_smallest(
         If search and diagnosis disagree: a defect.
     """
     most = MOST_DEVICES - MOST_DEVICES % int(template.unit.value)
-    devices = _least(problem_at, template, most)
+    devices = _least(problem_at, template, most, progress)
     if devices is None:
         result = _search(problem_at, most, progress)
         _agree(result, None)
@@ -112,14 +112,19 @@ def next_smaller(template: ClusterTemplate, devices: int) -> int | None:
     return (devices - 1 if devices <= unit else devices - unit) or None
 
 
-def _least(problem_at: ProblemAt, template: ClusterTemplate, most: int) -> int | None:
+def _least(
+    problem_at: ProblemAt, template: ClusterTemplate, most: int, progress: Progress | None
+) -> int | None:
     """Return the number that diagnoses lead to, None if there is none up to `most`."""
     devices = int(template.unit.value)
     while True:
         problem = problem_at(devices)
         try:
             costs = Costs(problem)
-            need = diagnose_all(costs, cell_source(costs)).devices
+            found = diagnose_all(costs, cell_source(costs), progress)
+            if not found.complete:
+                raise KeyboardInterrupt
+            need = found.devices
         except InstanceError:
             # Degrees that the user fixed may want more devices.
             if devices == most:
@@ -134,7 +139,7 @@ def _least(problem_at: ProblemAt, template: ClusterTemplate, most: int) -> int |
 
 def _search(problem_at: ProblemAt, devices: int, progress: Progress | None) -> SolveResult:
     result = api.solve_pipeline(problem_at(devices), progress)
-    if result.status == "interrupted" and result.plan is None:
+    if result.cut_short and result.plan is None:
         raise KeyboardInterrupt
     return result
 

@@ -34,9 +34,11 @@ from nest_opt.cli.units import (
 from nest_opt.cli.value import sequences_per_s
 from nest_opt.cli.what_if import WhatIf
 from nest_opt.cli.what_if_report import what_if_report
+from nest_opt.conflicts import Conflict
 from nest_opt.memory_front import FrontResult
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
+from nest_opt.problem import Problem
 
 _JUSTIFY: tuple[Literal["left", "right"], ...] = ("left", "right", "right", "right")
 _STYLES = {"optimal": "bold green", "infeasible": "bold red"}
@@ -151,12 +153,9 @@ def infeasible_report(
     result: SolveResult, why: Failure, fewest: str | None = None
 ) -> Iterator[RenderableType]:
     """Yield why there is no plan, and what would help."""
-    told = conflict_text(result.problem, why.conflict)
-    rows = {} if told is None else {"conflict": told}
     if why.stage is None or why.case is None:
         yield _no_placement(why, fewest)
-        if rows:
-            yield facts(rows)
+        yield from conflict_facts(result.problem, why.conflict)
         return
     stage, case = why.stage, why.case
     yield Text.assemble(("infeasible: ", "bold red"), (shortage_text(why), "bold"))
@@ -164,13 +163,27 @@ def infeasible_report(
     shape = shape_text(case.microbatch, why.configurations, case.replicas, case.zero)
     yield facts(
         {
-            "closest": f"{shape}: no plan of the aligned family needs less",
+            "closest": f"{shape}: {_closeness_text(why)}",
             "stage": f"{why.stage_number}: {names} ({count_text(len(why.layers), 'layer')}), "
             f"recompute {stage.recompute}",
         }
     )
     yield _memory_terms(stage)
-    yield facts({"to fit": "\n".join(_remedies(result, why, fewest)), **rows})
+    yield facts({"to fit": "\n".join(_remedies(result, why, fewest))})
+    yield from conflict_facts(result.problem, why.conflict)
+
+
+def conflict_facts(problem: Problem, conflict: Conflict | None) -> Iterator[RenderableType]:
+    """Yield which requirements together leave no plan, unless that is told already."""
+    told = conflict_text(problem, conflict)
+    if told is not None:
+        yield facts({"conflict": told})
+
+
+def _closeness_text(why: Failure) -> str:
+    if why.complete:
+        return "no plan of the aligned family needs less"
+    return "the closest found before the search was interrupted"
 
 
 def _memory_terms(stage: StageEvaluation) -> Table:
@@ -194,6 +207,8 @@ def _memory_terms(stage: StageEvaluation) -> Table:
 def _no_placement(why: Failure, fewest: str | None) -> Text:
     text = Text("infeasible: ", style="bold red")
     text.append(shortage_text(why), style="bold")
+    if why.reason == "unknown":
+        return text
     if fewest is not None:
         return text.append(f"; {fewest}")
     if why.devices is not None:

@@ -106,7 +106,8 @@ def solve_request(asked: Asked, narrow: Narrowing, wanted: Wanted, progress: Pro
     else:
         derived = derivation.on(request.devices)
         result, along = _search(narrow(derived.problem), wanted, progress)
-        if result.diagnosis is not None and result.diagnosis.devices is not None:
+        more = result.diagnosis is not None and result.diagnosis.devices is not None
+        if more and not result.cut_short:
             found = _smallest_if_not_interrupted(derivation, progress)
     answers = _answers(derived.problem, narrow, wanted.questions, result, progress)
     return Solved(result, answers, derived, found, along)
@@ -128,6 +129,6 @@ def _answers(
     result: SolveResult,
     progress: Progress,
 ) -> tuple[WhatIf, ...]:
-    if result.status == "interrupted":
+    if result.cut_short:
         return ()
     return answer(problem, narrow, questions, progress)

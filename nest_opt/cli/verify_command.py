@@ -21,7 +21,11 @@ FREE_DEVICES = 64
 
 def free_is_skipped(problem: "Problem") -> str | None:
     """Return why the free family is not searched, None if it is."""
+    from nest_opt.milp.families import MOST_FREE_DEVICES
+
     devices = problem.cluster.device_count
+    if devices > MOST_FREE_DEVICES:
+        return f"not searched: {devices:,} devices are more than {MOST_FREE_DEVICES}"
     if devices > FREE_DEVICES:
         return (
             f"not searched: {devices} devices are more than {FREE_DEVICES}; `nest-opt exact "

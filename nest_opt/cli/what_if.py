@@ -59,7 +59,7 @@ def answer(
     for question in questions:
         answers.append(_answer(problem, narrow, question, progress))
         result = answers[-1].result
-        if result is not None and result.status == "interrupted":
+        if result is not None and result.cut_short:
             break
     return tuple(answers)
 

@@ -8,6 +8,7 @@ from nest_opt.dp.needs import Needs, least_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
 from nest_opt.plan.placement import Cell, DeviceMap, MapOrder, stage_intervals
+from nest_opt.plan.progress import Progress
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import RECOMPUTE_MODES
 
@@ -32,6 +33,9 @@ class Diagnosis:
         since a constraint or the pitches restrict the device map.
     configurations
         The configuration of each stage of that placement.
+    complete
+        Whether all placements were compared. After a KeyboardInterrupt others
+        may need less, and so be closer, of those that were not.
     layers
         The heaviest stage's layers, by their places in the listed order.
     """
@@ -43,6 +47,7 @@ class Diagnosis:
     memory_bytes: int | None = None
     devices: int | None = None
     configurations: tuple[Configuration, ...] = ()
+    complete: bool = True
     layers: tuple[int, ...] = ()
 
 
@@ -53,16 +58,67 @@ class _Closest:
     stages: int
 
 
-def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
-    """Find the placement that needs the least memory, and what would make it fit."""
+@dataclass
+class _Known:
+    """What was found so far: the closest placement, and the least number of devices."""
+
     closest: _Closest | None = None
     devices: int | None = None
+
+
+def diagnose(
+    costs: Costs,
+    source: CellSource,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Find the placement that needs the least memory, and what would make it fit.
+
+    Parameters
+    ----------
+    progress
+        Called with (cases done, cases, None).
+
+    A KeyboardInterrupt ends it with what is known: an incomplete diagnosis.
+    """
+    known = _Known()
+    complete = True
+    try:
+        _compare(source, known, progress)
+    except KeyboardInterrupt:
+        complete = False
+    closest = known.closest
+    if closest is None:
+        return Diagnosis(devices=known.devices, complete=complete)
+    stage, heaviest, layers = _heaviest(costs, source, closest)
+    return Diagnosis(
+        closest.case,
+        closest.stages,
+        stage,
+        heaviest,
+        least_memory_bytes(costs, closest.need_bytes),
+        known.devices,
+        (closest.case.configuration,) * closest.stages,
+        complete,
+        layers,
+    )
+
+
+def _compare(
+    source: CellSource,
+    known: _Known,
+    progress: Progress | None,
+) -> None:
+    """Look at every case and S that could need less memory, or fewer devices."""
     needs = Needs(source)
-    for case in sorted(source.memory_cases(), key=lambda case: _fewest_devices(source, case)):
-        if not _may_improve(source, case, closest, devices):
+    cases = sorted(source.memory_cases(), key=lambda case: _fewest_devices(source, case))
+    for number, case in enumerate(cases):
+        if progress:
+            progress(number, len(cases), None)
+        if not _may_improve(source, case, known.closest, known.devices):
             continue
         block = case.configuration.block_size * case.replicas
         for stages in range(1, source.layers + 1):
+            closest, devices = known.closest, known.devices
             useful = _useful_bytes(case, stages, closest, devices)
             if needs.bound(case, stages) >= useful or not source.allows(case, stages):
                 continue
@@ -70,17 +126,9 @@ def diagnose(costs: Costs, source: CellSource) -> Diagnosis:
             if need >= useful:
                 continue
             if stages <= case.most_stages and (closest is None or need < closest.need_bytes):
-                closest = _Closest(need, case, stages)
+                known.closest = _Closest(need, case, stages)
             if need <= case.usable_bytes and (devices is None or block * stages < devices):
-                devices = block * stages
-    if closest is None:
-        return Diagnosis(devices=devices)
-    stage, heaviest, layers = _heaviest(costs, source, closest)
-    memory = least_memory_bytes(costs, closest.need_bytes)
-    configurations = (closest.case.configuration,) * closest.stages
-    return Diagnosis(
-        closest.case, closest.stages, stage, heaviest, memory, devices, configurations, layers
-    )
+                known.devices = block * stages
 
 
 def _ends(source: CellSource, closest: _Closest) -> EndsAndOrder:

@@ -1,16 +1,18 @@
 """The outer search over cells whose stages may differ: below the best of those that do not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.search import NO_LIMIT, Ranked, SearchResult, Status, search
 from nest_opt.dp.source import CellSource
+from nest_opt.dp.staged_needs import may_fit
 from nest_opt.dp.staged_source import ClassCell, StagedGroup, StagedSource
 from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
+from nest_opt.plan.progress import Progress
 
 
 @dataclass
@@ -25,7 +27,7 @@ class _Best:
 def search_all(
     costs: Costs,
     source: CellSource,
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
     top: int = 1,
 ) -> SearchResult:
     """Find the best placement, whether or not its stages may differ.
@@ -41,7 +43,7 @@ def search_all(
 def search_staged(
     source: StagedSource,
     uniform: SearchResult,
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> SearchResult:
     """Find the best placement, given the best of those with one configuration for all stages.
 
@@ -67,6 +69,9 @@ def search_staged(
         heap = [(group.bound_ps, n, False, group) for n, group in enumerate(groups)]
         total = len(heap)
         heapify(heap)
+        if uniform.value_ps is None and not may_fit(source):
+            # Where no plan gives a limit, bounds on times are of no use.
+            heap = []
         while heap and heap[0][0] < best.value_ps:
             if progress:
                 progress(total - len(heap), total, _known(best.value_ps))

@@ -9,7 +9,7 @@ the devices u of a replica, and the dynamic program finds the configurations.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from itertools import product
 from math import gcd
 from typing import TypeAlias
@@ -22,7 +22,7 @@ from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.dp.cuts import Held, with_held
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.levels import NO_HOP, LevelSet
-from nest_opt.dp.matrices import NOTHING_SHARDED
+from nest_opt.dp.matrices import MIN_KEPT, NOTHING_SHARDED
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.staged_chain import StagedChain, StagePath, Step, extend
 from nest_opt.plan.evaluate import Costs
@@ -35,6 +35,8 @@ from nest_opt.problem.schedule import ONE_F_ONE_B
 _FLOAT_ERROR = 1e-9
 # Parts into which the weight of max F is shared between stages and devices.
 _SHARES = 4
+# Matrices of bytes kept, by entries of 8 bytes.
+KEPT_MEMORY_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,9 @@ class StagedSource:
         self._level_sets: dict[tuple[object, ...], LevelSet] = {}
         self._times: dict[StageClass, Array] = {}
         self._relaxed: dict[tuple[StageClass, int], _Relaxed] = {}
+        # The degrees dp of a class ask for the same memory, one after the other.
+        kept = KEPT_MEMORY_ENTRIES // (self.layers + 1) ** 2
+        self._memory = lru_cache(max(MIN_KEPT, kept))(self._compute_memory)
 
     @cached_property
     def classes(self) -> list[StageClass]:
@@ -415,14 +420,19 @@ class StagedSource:
     # What a diagnosis asks
 
     @property
+    def devices(self) -> int:
+        """K, the number of devices."""
+        return self._devices
+
+    @property
+    def usable_bytes(self) -> int:
+        """What a stage may fill on a device."""
+        return self._table.usable_bytes
+
+    @property
     def layers(self) -> int:
         """n, the number of layers."""
         return self._table.layer_count
-
-    @property
-    def numbers_matter(self) -> bool:
-        """Whether layers are pinned to stages."""
-        return self._uniform.numbers_matter
 
     @property
     def any_map_will_do(self) -> bool:
@@ -450,16 +460,16 @@ class StagedSource:
             for replicas in sorted(rounds):
                 yield StagedGroup(0, of, replicas, 0, rounds[replicas])
 
-    def memory(
-        self, microbatch: int, configuration: Configuration, in_flight: int,
-        stages: int | None, count: int,
-    ) -> Array:  # fmt: skip
-        """Return the least bytes of every interval as the stage `count` from the end.
+    def memory(self, microbatch: int, configuration: Configuration, in_flight: int) -> Array:
+        """Return the least bytes of every interval with so many stashes, pins aside."""
+        return self._memory(microbatch, configuration, in_flight)
 
-        Layers pinned to it are heeded if the number of stages is known.
-        """
-        used = self._uniform.matrices((microbatch, configuration)).memory(in_flight)
-        return used if stages is None else with_held(used, self._uniform.held_by(stages)[-count])
+    def _compute_memory(self, microbatch: int, configuration: Configuration, flight: int) -> Array:
+        return self._uniform.matrices((microbatch, configuration)).memory(flight)
+
+    def held_by(self, stages: int) -> list[Held]:
+        """Return the layers that each of S stages must hold."""
+        return self._uniform.held_by(stages)
 
     def placement(self, cell: ClassCell, path: StagePath) -> Placement:
         """Return the placement of stages in a cell."""

@@ -7,7 +7,6 @@ a relaxed program, that goes first: most cells need no other one.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -22,17 +21,25 @@ from nest_opt.milp.extract import confirm, overfull_stages, rounded
 from nest_opt.milp.families import FAMILIES, Family
 from nest_opt.milp.limits import NO_LIMIT, SearchLimits, claimed_ps, proved_ps
 from nest_opt.milp.memory import forbid_overfull
-from nest_opt.milp.result import ExactSearch, FamilyName, ProgramProgress, SearchTimes, Status
+from nest_opt.milp.result import (
+    ExactSearch,
+    FamilyName,
+    ProgramProgress,
+    SearchTimes,
+    Status,
+    Watch,
+)
 from nest_opt.milp.runs import without_dominated
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.placement import Placement
+from nest_opt.plan.progress import Progress
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.options import SolverOptions
 from nest_opt.solver.status import Limit, SolverAnswer, SolverProgress
 
-Progress = Callable[[int, int, int | None], None]
-Watch = Callable[[ProgramProgress], None]
+# So many cells are bounded whatever the time: without it nothing could be said.
+_BOUNDED_AT_LEAST = 256
 
 
 def search(
@@ -129,8 +136,8 @@ class _Search:
             self._take_start(start)
         stopped: Limit | None = None
         try:
-            self._fill()
-            while self._queue and self._queue[0][0] < self._threshold():
+            stopped = self._fill()
+            while stopped != "time" and self._queue and self._queue[0][0] < self._threshold():
                 if self._remaining_s() == 0:
                     stopped = "time"
                     break
@@ -157,19 +164,29 @@ class _Search:
             )
         self._incumbent = start, evaluation
 
-    def _fill(self) -> None:
-        """Bound every cell; those that cannot fit are settled."""
+    def _fill(self) -> Limit | None:
+        """Bound every cell; those that cannot fit are settled. Return the limit that was met."""
         begin = time.perf_counter()
-        cells = list(self._family.cells(self._costs))
+        cells: list[ProgramCell] = []
+        for cell in self._family.cells(self._costs):
+            cells.append(cell)
+            if self._is_late(len(cells)):
+                return "time"
         for cell in cells:
             self._tell(self._tally.cells, len(cells))
             self._tally.cells += 1
             bound = bound_ps(self._source.of(cell))
             if bound is not None:
                 self._queue.append((bound, self._family.place(cell), cell))
+            if self._tally.cells < len(cells) and self._is_late(self._tally.cells):
+                return "time"
         heapify(self._queue)
         self._filled = True
         self._tally.bounds_s = time.perf_counter() - begin
+        return None
+
+    def _is_late(self, cells: int) -> bool:
+        return cells >= _BOUNDED_AT_LEAST and self._remaining_s() == 0
 
     def _tell(self, done: int, cells: int) -> None:
         if self._progress:

@@ -1,31 +1,32 @@
 """Exact search: the way into the integer program. Pyomo and HiGHS are loaded when it is called."""
 
-from collections.abc import Callable
-
-from nest_opt.milp.result import ExactSearch, FamilyName, ProgramProgress
+from nest_opt.milp.result import ExactSearch, FamilyName, Watch
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
+from nest_opt.plan.progress import Progress
 from nest_opt.problem import Problem
 
-Progress = Callable[[int, int, int | None], None]
-Watch = Callable[[ProgramProgress], None]
 
-
-def check_request(costs: Costs, time_limit_s: float | None, gap: float) -> None:
+def check_request(
+    costs: Costs, time_limit_s: float | None, gap: float, family: FamilyName = "aligned"
+) -> None:
     """Refuse what `exact` would refuse, before any work is done for it.
 
     Raises
     ------
     ModelError
-        If the problem asks for the artifact's cost model.
+        If the problem asks for the artifact's cost model, or the family's
+        programs cannot be written for it.
     SolverError
         If a limit is out of range.
     """
     from nest_opt.milp.coefficients import CoefficientSource
+    from nest_opt.milp.families import check_family
     from nest_opt.milp.limits import SearchLimits
 
     SearchLimits(time_limit_s, None, gap)
     CoefficientSource(costs)
+    check_family(costs, family)
 
 
 def exact(

@@ -69,9 +69,26 @@ def _free_place(cell: ProgramCell) -> tuple[object, ...]:
     return cell.least_devices, cell.stages, cell.replicas, cell.microbatch, cell.choices
 
 
-def _free_family(costs: Costs) -> Iterator[FreeCell]:
-    """Yield the cells of the free family, whose programs know ZeRO level 0 alone."""
-    levels = costs.problem.zeros
+# Programs of the free family have a variable for each block and innermost group of devices.
+MOST_FREE_DEVICES = 256
+
+
+def check_family(costs: Costs, family: FamilyName) -> None:
+    """Refuse what the programs of a family cannot be written for.
+
+    Raises
+    ------
+    ModelError
+        If the free family has too many devices, a ZeRO level above 0, or any order of layers.
+    """
+    if family != "free":
+        return
+    levels, devices = costs.problem.zeros, costs.problem.cluster.device_count
+    if devices > MOST_FREE_DEVICES:
+        raise ModelError(
+            f"cluster.devices: found {devices:,} devices, the programs of the free family are "
+            f"written for at most {MOST_FREE_DEVICES}: use the aligned family, or fewer devices"
+        )
     if any(levels):
         raise ModelError(
             f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
@@ -82,6 +99,11 @@ def _free_family(costs: Costs) -> Iterator[FreeCell]:
             "search.layer_order: found 'any', the programs of the free family know stages of the "
             "listed order alone: use the aligned family, or layer_order listed"
         )
+
+
+def _free_family(costs: Costs) -> Iterator[FreeCell]:
+    """Yield the cells of the free family."""
+    check_family(costs, "free")
     yield from free_cells(costs)
 
 

@@ -1,7 +1,8 @@
 """What the exact search returns. No Pyomo here."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from nest_opt.plan.evaluate import Evaluation
 from nest_opt.plan.gap import relative_gap, value_of
@@ -11,6 +12,30 @@ from nest_opt.solver.status import Limit
 Status = Literal["optimal", "infeasible", "feasible", "no-solution"]
 FamilyName = Literal["aligned", "free"]
 BoundBy = Literal["solver", "closed form"]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a search over cells counts.
+
+    Attributes
+    ----------
+    exact_units
+        Whether all coefficients were small integers, in which no tolerance of
+        the solver can hide a unit. Otherwise its claims hold up to a relative
+        tolerance of about 1e-6.
+    cells, cells_pruned, cells_solved
+        Cells, how many of them bounds in closed form settled, and for how many
+        programs were run.
+    nodes
+        Branch-and-bound nodes of all programs.
+    """
+
+    exact_units: bool
+    cells: int
+    cells_pruned: int
+    cells_solved: int
+    nodes: int
 
 
 @dataclass(frozen=True)
@@ -54,9 +79,13 @@ class ProgramProgress:
     elapsed_s: float
 
 
+# Called about once a second while the program of a cell runs.
+Watch: TypeAlias = Callable[[ProgramProgress], None]
+
+
 @dataclass(frozen=True)
-class ExactSearch:
-    """What a search over cells with the integer program found.
+class ExactSearch(Tally):
+    """What a search over cells with the integer program found, and counted.
 
     Attributes
     ----------
@@ -75,15 +104,6 @@ class ExactSearch:
     bound_by
         Who vouches for the bound: `solver` as soon as a program of some cell
         took part in it, `closed form` if bounds alone settled every cell.
-    exact_units
-        Whether all coefficients were small integers, in which no tolerance of
-        the solver can hide a unit. Otherwise its claims hold up to a relative
-        tolerance of about 1e-6.
-    cells, cells_pruned, cells_solved
-        Cells of the family, how many a closed-form bound settled, and for
-        how many programs were run.
-    nodes
-        Branch-and-bound nodes of all programs.
     times
         Seconds.
     """
@@ -95,11 +115,6 @@ class ExactSearch:
     evaluation: Evaluation | None
     bound_ps: int | None
     bound_by: BoundBy
-    exact_units: bool
-    cells: int
-    cells_pruned: int
-    cells_solved: int
-    nodes: int
     times: SearchTimes
 
     @property

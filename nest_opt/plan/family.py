@@ -198,7 +198,7 @@ def outside_aligned(costs: Costs, placement: Placement) -> str | None:
     degrees = outside_free(costs, placement)
     if degrees:
         return degrees
-    if any(_same_blocks(placement.device_map, member) for member in _members(costs, placement)):
+    if any(same_blocks(placement.device_map, member) for member in _members(costs, placement)):
         return None
     return f"order {placement.order}" + (f", pitch {placement.pitch}" if placement.pitch else "")
 
@@ -225,7 +225,7 @@ def _members(costs: Costs, placement: Placement) -> Iterator[Blocks]:
         yield uneven_map(sizes, replicas, order, pitch)
 
 
-def _same_blocks(left: Blocks, right: Blocks) -> bool:
+def same_blocks(left: Blocks, right: Blocks) -> bool:
     """Whether two maps of one shape put every block on the same devices, rank by rank."""
     if isinstance(left, DeviceMap) and isinstance(right, DeviceMap):
         return _corners(left) == _corners(right)

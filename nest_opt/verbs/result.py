@@ -1,12 +1,10 @@
 """What results of both kinds of problems share."""
 
-from collections.abc import Callable
-
 from nest_opt.plan.gap import Valued, relative_gap, value_of
 from nest_opt.plan.plan import ClaimedValue
+from nest_opt.plan.progress import Progress
 
-# Called with (steps done, steps, best value in ps or None).
-Progress = Callable[[int, int, int | None], None]
+__all__ = ["Bounded", "Progress", "claimed_value"]
 
 
 class Bounded:

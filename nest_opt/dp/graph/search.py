@@ -12,6 +12,7 @@ from nest_opt.dp.graph.followers import merge_followers
 from nest_opt.dp.graph.order import breadth_first, depth_first
 from nest_opt.dp.graph.sweep import Found, Sweep
 from nest_opt.plan.graph_placement import GraphPlacement, GraphStage
+from nest_opt.plan.progress import Progress
 from nest_opt.problem.downsets import count_downsets, members
 
 MOST_DOWNSETS = 200_000
@@ -20,7 +21,6 @@ MOST_VALUES = 40_000_000
 _STEPS_BETWEEN_REPORTS = 256
 
 Status = Literal["optimal", "infeasible", "interrupted", "refused"]
-Progress = Callable[[int, int, int | None], None]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nest_opt.milp.result import BoundBy, Status
+from nest_opt.milp.result import BoundBy, Status, Tally
 from nest_opt.plan.gap import relative_gap, value_of
 from nest_opt.plan.graph_evaluate import GraphEvaluation
 from nest_opt.plan.graph_placement import GraphPlacement
@@ -31,8 +31,8 @@ class GraphSearchTimes:
 
 
 @dataclass(frozen=True)
-class GraphSearch:
-    """What a search over cells with the integer program found.
+class GraphSearch(Tally):
+    """What a search over cells, which are orders of kinds, found and counted.
 
     Attributes
     ----------
@@ -49,15 +49,6 @@ class GraphSearch:
     bound_by
         Who vouches for the bound: `solver` as soon as a program took part in
         it, `closed form` if bounds and windows alone settled every cell.
-    exact_units
-        Whether all coefficients were small integers, in which no tolerance of
-        the solver can hide a unit. Otherwise its claims hold up to a relative
-        tolerance of about 1e-6.
-    cells, cells_pruned, cells_solved
-        Orders of the kinds along the stages, how many of them closed forms
-        settled, and how many programs were run.
-    nodes
-        Branch-and-bound nodes of all programs.
     times
         Seconds.
     """
@@ -68,11 +59,6 @@ class GraphSearch:
     evaluation: GraphEvaluation | None
     bound_ps: int | None
     bound_by: BoundBy
-    exact_units: bool
-    cells: int
-    cells_pruned: int
-    cells_solved: int
-    nodes: int
     times: GraphSearchTimes
 
     @property

@@ -7,7 +7,6 @@ cutoff, and its solution rounded, checked and valued anew before it counts.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nest_opt.cost.graph_table import GraphTable
@@ -39,6 +38,7 @@ from nest_opt.milp.result import Status
 from nest_opt.plan.graph_check import check_graph
 from nest_opt.plan.graph_evaluate import GraphEvaluation, evaluate_graph
 from nest_opt.plan.graph_placement import GraphPlacement
+from nest_opt.plan.progress import Progress
 from nest_opt.solver.highs import HighsSession
 from nest_opt.solver.options import SolverOptions
 from nest_opt.solver.status import Limit, SolverAnswer
@@ -50,8 +50,6 @@ _PROVE = {
     "mip_heuristic_run_rens": False,
     "mip_heuristic_run_root_reduced_cost": False,
 }
-
-Progress = Callable[[int, int, int | None], None]
 
 
 def search(

@@ -23,12 +23,13 @@ def exact_graph(
     time_limit_s: float | None = None,
     gap: float = 0.0,
     progress: Progress | None = None,
+    independent: bool = False,
 ) -> GraphExactResult:
-    """Find the best plan of a placement graph by integer programs.
+    """Find the best plan of a placement graph, by integer programs where they are needed.
 
     The best contiguous split, by the dynamic program over downsets where
-    there are few enough of them, is the first incumbent of either split, and
-    is held against what the programs find.
+    there are few enough of them, is the first incumbent of either split. Where
+    that is asked for, and proved, no program is run.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ def exact_graph(
     progress
         Called with (steps done, steps, best value in ps or None), first with
         downsets and then with cells.
+    independent
+        Whether to run the programs even so, and hold the two against each other.
 
     Raises
     ------
@@ -62,6 +65,9 @@ def exact_graph(
     limits = SearchLimits(time_limit_s, None, gap)
     table = build_graph_table(problem)
     contiguous = search(replace(table, contiguous=True), progress, time_limit_s=time_limit_s)
+    settled = table.contiguous and contiguous.status in ("optimal", "infeasible")
+    if settled and not independent:
+        return _by_downsets(problem, table, contiguous, begin)
     # Stopped here, the programs have no time left: they give bounds alone.
     interrupted = contiguous.status == "interrupted" and not contiguous.out_of_time
     left_s = 0.0 if interrupted else limits.remaining_s(begin)
@@ -89,6 +95,31 @@ def exact_graph(
         cells_solved=found.cells_solved,
         nodes=found.nodes,
         obstacle=obstacle(table) if status == "infeasible" else None,
+        wall_s=time.perf_counter() - begin,
+    )
+
+
+def _by_downsets(
+    problem: Problem, table: GraphTable, found: GraphSearchResult, begin: float
+) -> GraphExactResult:
+    """Return what the dynamic program has proved."""
+    plan, evaluation = confirmed(problem, table, "dynamic program", found.placement, found.value_ps)
+    infeasible = found.status == "infeasible"
+    return GraphExactResult(
+        problem=problem,
+        family=problem.job.split,
+        status="infeasible" if infeasible else "optimal",
+        plan=plan,
+        evaluation=evaluation,
+        contiguous_ps=found.value_ps,
+        bound_ps=found.bound_ps,
+        bound_vouched_by="dynamic program",
+        exact_units=True,
+        cells=0,
+        cells_pruned=0,
+        cells_solved=0,
+        nodes=0,
+        obstacle=obstacle(table) if infeasible else None,
         wall_s=time.perf_counter() - begin,
     )
 

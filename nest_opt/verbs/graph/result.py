@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from nest_opt.milp.result import Tally
 from nest_opt.plan.graph_evaluate import GraphEvaluation
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.violation import Violation
@@ -44,8 +45,8 @@ class GraphSolveResult(Bounded):
 
 
 @dataclass(frozen=True)
-class GraphExactResult(Bounded):
-    """What `exact` returns of a placement graph.
+class GraphExactResult(Bounded, Tally):
+    """What `exact` returns of a placement graph; its cells are orders of the kinds.
 
     Attributes
     ----------
@@ -66,15 +67,9 @@ class GraphExactResult(Bounded):
     bound_ps
         No placement of the family has a lower objective; None if infeasible.
     bound_vouched_by
-        Who says so: `solver` (HiGHS, as soon as a program took part), or
-        `closed form` (bounds alone).
-    exact_units
-        Whether the programs' coefficients were small integers, in which no
-        tolerance of the solver can hide a unit. Otherwise its claims hold up
-        to a relative tolerance of about 1e-6.
-    cells, cells_pruned, cells_solved, nodes
-        Orders of the kinds of devices along the stages, how many of them bounds
-        settled, how many programs were run, and their branch-and-bound nodes.
+        Who says so: `solver` (HiGHS, as soon as a program took part), `closed
+        form` (bounds alone), or `dynamic program` (over downsets: there was no
+        need of cells and programs).
     obstacle
         Why no split is legal, in one sentence, when `infeasible`.
     wall_s
@@ -88,12 +83,7 @@ class GraphExactResult(Bounded):
     evaluation: GraphEvaluation | None
     contiguous_ps: int | None
     bound_ps: int | None
-    bound_vouched_by: Literal["solver", "closed form"]
-    exact_units: bool
-    cells: int
-    cells_pruned: int
-    cells_solved: int
-    nodes: int
+    bound_vouched_by: Literal["solver", "closed form", "dynamic program"]
     obstacle: str | None
     wall_s: float
 

@@ -1,7 +1,8 @@
 """Solve a pipeline by integer programs, held against the dynamic program."""
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 from nest_opt.conflicts import find_exact_conflict
 from nest_opt.dp.sources import cell_source
@@ -15,8 +16,10 @@ from nest_opt.verbs.pipeline.solve import solve_pipeline
 from nest_opt.verbs.result import Progress
 
 if TYPE_CHECKING:
-    from nest_opt.milp.exact import Watch
-    from nest_opt.milp.result import ExactSearch
+    from nest_opt.milp.result import ExactSearch, Watch
+
+# So many steps of the dynamic program are made whatever the time: most problems have no more.
+STEPS_AT_LEAST = 256
 
 
 def exact_pipeline(
@@ -36,8 +39,9 @@ def exact_pipeline(
     problem
         The problem.
     time_limit_s
-        Seconds for all of it. The dynamic program and the closed-form bounds
-        of the cells, which come first, are counted but not cut short.
+        Seconds for all of it. Of the dynamic program and of the closed-form
+        bounds of the cells, which come first, some hundred steps are made come
+        what may.
     gap
         Share of the value by which the plan may be above the bound.
     progress
@@ -59,8 +63,9 @@ def exact_pipeline(
         If the problem has no legal degrees, or its numbers leave the range
         of the search.
     ModelError
-        If the problem asks for the artifact's cost model, a constraint has no
-        rows, or coefficients are too far apart.
+        If the problem asks for the artifact's cost model, the free family has
+        too many devices, a constraint has no rows, or coefficients are too far
+        apart.
     SolverError
         If a limit is out of range, HiGHS fails, or its answer does not stand
         up to checker and evaluator.
@@ -72,11 +77,12 @@ def exact_pipeline(
 
     begin = time.perf_counter()
     costs = Costs(problem)
-    programs.check_request(costs, time_limit_s, gap)
+    programs.check_request(costs, time_limit_s, gap, family)
     limits = SearchLimits(time_limit_s, None, gap)
-    start = start or solve_pipeline(problem, progress)
-    if start.status == "interrupted":
-        return _interrupted(start, family)
+    deadline = _Deadline(progress, lambda: limits.remaining_s(begin))
+    start = start or solve_pipeline(problem, deadline)
+    if start.cut_short:
+        return _without_programs(start, family, deadline.passed)
     placement = start.plan.placement() if start.plan else None
     try:
         found = programs.exact(
@@ -89,7 +95,7 @@ def exact_pipeline(
             family=family,
         )
     except KeyboardInterrupt:
-        return _interrupted(start, family)
+        return _without_programs(start, family, False)
     _check_agreement(start, found)
     plan = evaluation = None
     if found.placement is not None and found.value_ps is not None:
@@ -98,22 +104,28 @@ def exact_pipeline(
         )
         if broken:
             raise illegal("integer program", found.placement, broken[0])
-    conflict = None
-    if found.status == "infeasible":
+    conflict, status = None, found.status
+    # What the search has no rule for takes plans away, and adds none.
+    settled = family == "aligned" and start.status == "infeasible" and found.limit is not None
+    if settled:
+        status, conflict = "infeasible", start.conflict
+    elif found.status == "infeasible":
         conflict = start.conflict if family == "aligned" else None
-    if found.status == "infeasible" and conflict is None:
+    if status == "infeasible" and conflict is None:
         # The search has no rule for some constraint, or speaks of the aligned family alone.
         left_s = limits.remaining_s(begin)
         conflict = find_exact_conflict(costs, cell_source(costs), left_s, family, progress)
+    # Stopped before all cells had a bound, the programs say nothing.
+    by_search = settled or (family == "aligned" and found.bound_ps == 0 and status == "feasible")
     return ExactResult(
         problem=problem,
         family=found.family,
-        status="interrupted" if found.limit == "interrupt" else found.status,
+        status="interrupted" if found.limit == "interrupt" and not settled else status,
         plan=plan,
         evaluation=evaluation,
-        bound_ps=found.bound_ps,
-        bound_vouched_by=found.bound_by,
-        exact_units=found.exact_units,
+        bound_ps=start.bound_ps if by_search else found.bound_ps,
+        bound_vouched_by="dynamic program" if by_search else found.bound_by,
+        exact_units=settled or found.exact_units,
         start=start,
         cells=found.cells,
         cells_pruned=found.cells_pruned,
@@ -124,16 +136,45 @@ def exact_pipeline(
     )
 
 
-def _interrupted(start: SolveResult, family: Family) -> ExactResult:
+class _Deadline:
+    """A progress callback that ends a search when its time is up, as Ctrl-C does.
+
+    Attributes
+    ----------
+    passed
+        Whether it ended a search.
+    """
+
+    def __init__(self, progress: Progress | None, remaining_s: Callable[[], float | None]) -> None:
+        self._progress = progress
+        self._remaining_s = remaining_s
+        self._steps = 0
+        self.passed = False
+
+    def __call__(self, done: int, total: int, best_ps: int | None) -> None:
+        """Tell of a step, and end the search if it is late."""
+        if self._progress:
+            self._progress(done, total, best_ps)
+        self._steps += 1
+        if self._steps > STEPS_AT_LEAST and self._remaining_s() == 0:
+            self.passed = True
+            raise KeyboardInterrupt
+
+
+def _without_programs(start: SolveResult, family: Family, out_of_time: bool) -> ExactResult:
     """Return what the dynamic program found, when the integer programs had no turn.
 
-    Its bound is one of the aligned family alone.
+    Its bound, and that there is no plan, hold in the aligned family alone.
     """
     is_aligned = family == "aligned"
+    infeasible = is_aligned and start.status == "infeasible"
+    status: Literal["feasible", "no-solution", "interrupted"] = "interrupted"
+    if out_of_time:
+        status = "no-solution" if start.plan is None else "feasible"
     return ExactResult(
         problem=start.problem,
         family=family,
-        status="interrupted",
+        status="infeasible" if infeasible else status,
         plan=start.plan,
         evaluation=start.evaluation,
         bound_ps=start.bound_ps if is_aligned else 0,
@@ -145,6 +186,7 @@ def _interrupted(start: SolveResult, family: Family) -> ExactResult:
         cells_solved=0,
         nodes=0,
         wall_s=start.wall_s,
+        conflict=start.conflict if infeasible else None,
     )
 
 

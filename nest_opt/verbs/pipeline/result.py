@@ -5,6 +5,7 @@ from typing import Literal
 
 from nest_opt.conflicts import Conflict
 from nest_opt.dp.infeasible import Diagnosis
+from nest_opt.milp.result import Tally
 from nest_opt.plan.evaluate import Evaluation
 from nest_opt.plan.plan import Plan
 from nest_opt.plan.violation import Violation
@@ -57,6 +58,7 @@ class SolveResult(Bounded):
     diagnosis, conflict
         Why there is no plan, when `infeasible`: the closest placement and what
         would make it fit; and a minimal set of requirements that no plan keeps.
+        After a KeyboardInterrupt the diagnosis is incomplete, the conflict None.
     relaxed
         Constraints that the search had no rule for. An `optimal` plan keeps
         them: no plan is better even without them.
@@ -90,10 +92,16 @@ class SolveResult(Bounded):
     plans: tuple[RankedPlan, ...] = ()
     rest_bound_ps: int | None = None
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether a KeyboardInterrupt ended the search, or the reasons for there being no plan."""
+        unexplained = self.status == "infeasible" and self.conflict is None
+        return self.status == "interrupted" or unexplained
+
 
 @dataclass(frozen=True)
-class ExactResult(Bounded):
-    """What `exact` returns.
+class ExactResult(Bounded, Tally):
+    """What `exact` returns: what was found, and the tally of the cells.
 
     Attributes
     ----------
@@ -111,19 +119,13 @@ class ExactResult(Bounded):
     bound_vouched_by
         Who says so: `solver` (HiGHS, as soon as the program of some cell took
         part), `closed form` (bounds alone settled every cell), or `dynamic
-        program` (the search was interrupted before the programs' turn).
-    exact_units
-        Whether the programs' coefficients were small integers, in which no
-        tolerance of the solver can hide a unit. Otherwise its claims hold up
-        to a relative tolerance of about 1e-6.
+        program` (the programs had no turn, or were cut short where the search
+        had found that there is no plan).
     start
         What the dynamic program found first; its plan is the first incumbent.
     conflict
         A minimal set of requirements that no plan keeps, when `infeasible`;
         None if the time limit or an interrupt came before it was found.
-    cells, cells_pruned, cells_solved, nodes
-        Cells of the family, how many of them a closed-form bound settled, for
-        how many programs were run, and their branch-and-bound nodes.
     wall_s
         Seconds, those of the dynamic program included.
     """
@@ -135,12 +137,7 @@ class ExactResult(Bounded):
     evaluation: Evaluation | None
     bound_ps: int | None
     bound_vouched_by: Literal["solver", "closed form", "dynamic program"]
-    exact_units: bool
     start: SolveResult
-    cells: int
-    cells_pruned: int
-    cells_solved: int
-    nodes: int
     wall_s: float
     conflict: Conflict | None = None
 

@@ -29,7 +29,8 @@ def solve_pipeline(
     problem
         The problem.
     progress
-        Called with (groups of cells done, groups, best value in ps or None).
+        Called with (groups of cells done, groups, best value in ps or None);
+        if there is no plan, with the steps of the diagnosis besides.
     top
         How many plans of different degrees or device maps to find, 1 to
         `MAX_TOP`: each is the best of its cell, and no other cell has a better.
@@ -62,7 +63,9 @@ def solve_pipeline(
             others = (ranked_plan(costs, *ranked) for ranked in found.ranking[1:])
             plans = (RankedPlan(plan, evaluation), *others)
     elif found.status == "infeasible":
-        diagnosis, conflict = diagnose_all(costs, source), find_conflict(costs, source)
+        diagnosis = diagnose_all(costs, source, progress)
+        # After Ctrl-C nothing more is begun.
+        conflict = find_conflict(costs, source, progress) if diagnosis.complete else None
     return SolveResult(
         problem=problem,
         status=status,
