@@ -36,7 +36,7 @@ def add_assignment(model: Any, k: CellCoefficients, _: Units) -> None:
         return model.a[layer, stage] == upto - before
 
     if k.graph is not None:
-        _add_any_order(model, k, k.graph)
+        add_any_order(model, k, k.graph)
         model.in_stage = pyo.Constraint(list(stage_pairs(k)), rule=in_stage_rule)
         return
 
@@ -54,8 +54,8 @@ def add_assignment(model: Any, k: CellCoefficients, _: Units) -> None:
     model.in_stage = pyo.Constraint(list(stage_pairs(k)), rule=in_stage_rule)
 
 
-def _add_any_order(model: Any, k: CellCoefficients, graph: GraphCuts) -> None:
-    """Add the rows of (67) on the order of stages, and that none is empty."""
+def add_any_order(model: Any, k: CellCoefficients, graph: GraphCuts) -> None:
+    """Add (67): C[v, i] <= C[u, i] along each edge, and sum over l of a[l, i] >= 1."""
 
     def precedence_rule(model: Any, edge: int, stage: int) -> Any:
         source, target = graph.edges[edge]

@@ -27,7 +27,7 @@ def add_hops(model: Any, k: CellCoefficients, _: Units) -> None:
     """
     model.cut = pyo.Var(list(cut_pairs(k)), bounds=(0, 1))
     if k.graph is not None:
-        _add_downsets(model, k, k.graph)
+        add_downsets(model, k, k.graph)
         return
 
     def boundary_rule(model: Any, cut: int, stage: int) -> Any:
@@ -66,7 +66,7 @@ def add_hops(model: Any, k: CellCoefficients, _: Units) -> None:
     )
 
 
-def _add_downsets(model: Any, k: CellCoefficients, graph: GraphCuts) -> None:
+def add_downsets(model: Any, k: CellCoefficients, graph: GraphCuts) -> None:
     """Add (68)."""
     boundaries = range(k.stages - 1)
 
