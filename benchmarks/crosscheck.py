@@ -4,9 +4,9 @@
 
 Prints what the problems and their best plans make use of. On a disagreement
 it shrinks the problem as far as the disagreement lasts, writes it to a file
-and exits with 1. A seed in 10 asks for the artifact's cost model, one for other schedules, and
-two in 10 let tp or sp differ by stage; one has layers that branch in any order, where they are
-few enough.
+and exits with 1. A seed in 10 asks for the artifact's cost model, one for other schedules, one
+ties parameters of the last layer to the first's, two let tp or sp differ by stage, and one has
+layers that branch in any order, where they are few enough.
 """
 
 import argparse
@@ -36,6 +36,7 @@ from random_instances import (  # noqa: E402
     random_staged_data,
 )
 from random_schedule_problems import random_schedule_data  # noqa: E402
+from tied_instances import tied_data  # noqa: E402
 
 from nest_opt import InstanceError, Problem  # noqa: E402
 from nest_opt.plan.evaluate import Costs, evaluate  # noqa: E402
@@ -45,7 +46,8 @@ from nest_opt.shrink import shrink  # noqa: E402
 
 # Of each 10 seeds, those whose problems are of a sort of their own.
 SORTS: dict[int, Callable[[int], dict[str, Any]]] = {
-    5: lambda seed: branching_data(seed) or random_data(seed),
+    4: lambda seed: branching_data(seed) or random_data(seed),
+    5: tied_data,
     6: random_schedule_data,
     7: random_staged_data,
     8: random_staged_data,

@@ -216,6 +216,7 @@ def _plainer_profiles(data: Data) -> Iterator[Data]:
     for name, kind in data["model"]["layer_types"].items():
         for field, plain in (
             ("collectives", []),
+            ("tied_parameters", 0),
             ("dense_parameters", 0),
             ("expert_parameters", 0),
             ("backward_input_s", 0),

@@ -11,22 +11,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 
-from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.table import CLASSES
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import (
     Costs,
+    StageEvaluation,
     block_groups,
     evaluate,
     evaluate_stage,
     evaluated_objective,
+    exchange_level,
     hop_ends,
+    stages_value_ps,
     sync_group,
+    with_backward_before,
 )
 from nest_opt.plan.placement import ListedMap, Placement, StagedCell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import GROUPS
+from nest_opt.problem.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,14 @@ class FreeBest:
 Shape = tuple[int, tuple[Configuration, ...], int]
 
 
+def schedules(problem: Problem, rounds: int, stages: int) -> Iterator[Schedule]:
+    """Yield the schedules of one chunk that the search space has and that run m rounds."""
+    for name in problem.search.schedule:
+        assert name != "interleaved"
+        if name != "zb-h1" or rounds >= stages:
+            yield Schedule(name)
+
+
 def shapes(costs: Costs) -> Iterator[Shape]:
     """Yield every (microbatch, configuration of each stage, replicas) of the search space."""
     problem = costs.problem
@@ -51,7 +63,8 @@ def shapes(costs: Costs) -> Iterator[Shape]:
             if search.pp and stages not in search.pp:
                 continue
             for chain in product(own, repeat=stages):
-                if _may_follow(chain, search.per_stage):
+                ends_differ = problem.model.has_tied and chain[0].tp != chain[-1].tp
+                if _may_follow(chain, search.per_stage) and not ends_differ:
                     for replicas in range(1, devices + 1):
                         if search.dp and replicas not in search.dp:
                             continue
@@ -132,6 +145,8 @@ def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:
     device_map, network = cell.device_map, costs.network
     replicas = range(device_map.replicas)
     key: list[object] = []
+    if costs.problem.model.has_tied:
+        key.append(exchange_level(network, device_map))
     for stage, k in enumerate(cell.configurations):
         rows = []
         for r in replicas:
@@ -166,15 +181,16 @@ def free_brute_force(problem: Problem, most: int = 10**9) -> FreeBest | None:
                 return None
             rounds = rounds_per_batch(problem.job, microbatch, chain[0].ep, replicas)
             assert rounds is not None
-            cell = StagedCell(microbatch, chain, rounds, device_map)
-            key = (level_key(costs, cell), _device_rules(costs, cell))
-            if key in known:
-                continue
-            known.add(key)
-            for placement, value in _plans(costs, cell):
-                if (best is None or value < best) and not check(costs, placement):
-                    assert evaluate(costs, placement).value_ps == value
-                    best, winner = value, placement
+            for schedule in schedules(problem, rounds, len(chain)):
+                cell = StagedCell(microbatch, chain, rounds, device_map, schedule=schedule)
+                key = (level_key(costs, cell), _device_rules(costs, cell), schedule)
+                if key in known:
+                    continue
+                known.add(key)
+                for placement, value in _plans(costs, cell):
+                    if (best is None or value < best) and not check(costs, placement):
+                        assert evaluate(costs, placement).value_ps == value
+                        best, winner = value, placement
     return FreeBest(best, winner, seen)
 
 
@@ -193,7 +209,7 @@ def _plans(costs: Costs, cell: StagedCell) -> Iterator[tuple[Placement, int]]:
     """Yield every placement of a device map that fits the memory, and its value."""
     stages, layers = cell.device_map.stages, len(costs.problem.model.ids)
     table, objective = costs.table, evaluated_objective(costs.problem)
-    known: dict[tuple[int, int, int], list[object]] = {}
+    known: dict[tuple[int, int, int], list[StageEvaluation]] = {}
     for inner in combinations(range(1, layers), stages - 1):
         ends = (*inner, layers)
         choices = []
@@ -208,17 +224,8 @@ def _plans(costs: Costs, cell: StagedCell) -> Iterator[tuple[Placement, int]]:
                 known[at] = [s for s in found if s.memory_bytes <= s.usable_bytes]
             choices.append(known[at])
         for chosen in product(*choices):
-            before, total = [], 0
-            for stage in chosen:
-                before.append(total)
-                total += stage.time_terms_ps["backward"]
-            value = batch_time_ps(
-                objective,
-                cell.rounds,
-                [s.time_ps for s in chosen],
-                [s.sync_ps for s in chosen],
-                before,
-            )
+            known_before = with_backward_before(chosen, cell.schedule)
+            value = stages_value_ps(objective, cell, known_before)
             yield (
                 Placement(
                     cell.microbatch,
@@ -229,6 +236,7 @@ def _plans(costs: Costs, cell: StagedCell) -> Iterator[tuple[Placement, int]]:
                     ends,
                     tuple(s.recompute for s in chosen),
                     cell.device_map,
+                    schedule=cell.schedule,
                 ),
                 value,
             )

@@ -8,7 +8,7 @@ files are what `docs/formulation.md` says, line by line.
 
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from nest_opt.milp.graph.build import GraphFormulation
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration
+from nest_opt.problem.schedule import Schedule
 from nest_opt.problem.validation import build as build_problem
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -42,7 +43,11 @@ CONSTRAINTS: dict[str, dict[str, Any]] = {
 OBJECTIVES = ("fill-drain", "nest", "bottleneck")
 
 
-def golden_data(objective: str = "fill-drain", constraint: str | None = None) -> dict[str, Any]:
+# A constraint, or the name of one of those above.
+Constrained = str | dict[str, Any] | None
+
+
+def golden_data(objective: str = "fill-drain", constraint: Constrained = None) -> dict[str, Any]:
     """Return the problem: four layers, six devices in three nodes, all numbers small."""
 
     def layer_type(seed: int, experts: int) -> dict[str, Any]:
@@ -102,12 +107,12 @@ def golden_data(objective: str = "fill-drain", constraint: str | None = None) ->
             "objective": objective,
         },
         "search": {"microbatch": [1], "tp": [1], "dp": [2], "pp": [3]},
-        "constraints": [CONSTRAINTS[constraint]] if constraint else [],
+        "constraints": [_constraint(constraint)] if constraint else [],
     }
 
 
 def golden_choice_data(
-    objective: str = "fill-drain", constraint: str | None = None
+    objective: str = "fill-drain", constraint: Constrained = None
 ) -> dict[str, Any]:
     """Return the same with tp of 1 or 2 by stage, two stages, and calls that take time."""
     data = golden_data(objective, constraint)
@@ -123,7 +128,7 @@ def golden_choice_data(
     return data
 
 
-def golden_any_data(objective: str, constraint: str | None) -> dict[str, Any]:
+def golden_any_data(objective: str, constraint: Constrained) -> dict[str, Any]:
     """Return the same as two chains of two layers each, in any order."""
     data = golden_data(objective, constraint)
     ends = [("first", "third"), ("second", "fourth")]
@@ -132,33 +137,67 @@ def golden_any_data(objective: str, constraint: str | None) -> dict[str, Any]:
     return data
 
 
+def tie(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the same with parameters of the fourth layer that are the first one's."""
+    for profile in data["model"]["layer_types"]["fourth"]["profiles"]:
+        profile["tied_parameters"] = 8 // profile["tp"]
+    return data
+
+
+def _constraint(constraint: str | dict[str, Any]) -> dict[str, Any]:
+    return CONSTRAINTS[constraint] if isinstance(constraint, str) else constraint
+
+
 # Two replicas one after the other would keep hops inside nodes; these do not.
 CELL = Cell(1, Configuration(1, 1, 1, False), 3, DeviceMap(1, 2, 3, "dp-inner", 2))
 CHOICES = Configuration(1, 1, 1, False), Configuration(2, 1, 1, False)
+# Rounds as many as stages, as these schedules need.
+ZERO_BUBBLE_CELL = replace(CELL, schedule=Schedule("zb-h1"))
+INTERLEAVED_CELL = Cell(
+    1, Configuration(1, 1, 1, False), 2, DeviceMap(1, 2, 2, "dp-inner", 2),
+    schedule=Schedule("interleaved", 2),
+)  # fmt: skip
 FREE_CELL = FreeCell(1, CHOICES, 3, 2, 2)
+FREE_ZERO_BUBBLE_CELL = replace(FREE_CELL, schedule=Schedule("zb-h1"))
 PATH_CELL = PathCell(1, CHOICES, 3, 2, 2, "pp-inner", 3, (2, 3))
 
 
 def golden_coefficients(
     objective: str = "fill-drain",
-    constraint: str | None = None,
+    constraint: Constrained = None,
     cell: ProgramCell = CELL,
+    tied: bool = False,
     any_order: bool = False,
 ) -> tuple[Costs, CellCoefficients]:
     """Return the problem's costs and the cell's coefficients."""
-    make = golden_any_data if any_order else golden_data if cell is CELL else golden_choice_data
-    costs = Costs(build_problem(Problem, make(objective, constraint), "golden"))
+    make = golden_data if isinstance(cell, Cell) else golden_choice_data
+    if any_order:
+        make = golden_any_data
+    data = make(objective, constraint)
+    if isinstance(cell, Cell):
+        data["search"]["schedule"] = [cell.schedule.name]
+    if cell.schedule.is_interleaved:
+        # Four chunks of six layers: the two in the middle have one each, or two each.
+        data["search"].update(pp=[2], chunks=[2])
+        data["job"]["global_batch"] = 4
+        data["model"]["layers"] += [{"id": name, "type": "fourth"} for name in ("fifth", "sixth")]
+        data["cluster"]["device_kinds"]["device"]["memory_bytes"] = 1400
+    costs = Costs(build_problem(Problem, tie(data) if tied else data, "golden"))
     return costs, CoefficientSource(costs).of(cell)
 
 
 @dataclass(frozen=True)
 class GoldenFile:
-    """The objective, constraint, family of rows, cell and order of layers that a file shows."""
+    """The objective, constraint, family of rows and cell that a file shows.
+
+    And whether with ties, and in any order of layers.
+    """
 
     objective: str
     constraint: str | None
     family: str
     cell: ProgramCell = CELL
+    tied: bool = False
     any_order: bool = False
 
 
@@ -182,7 +221,8 @@ def golden_files() -> dict[str, GoldenFile]:
     files |= {
         f"free_{family}": GoldenFile("fill-drain", None, family, FREE_CELL)
         for family in (*FREE_FAMILIES, "options", "memory", "hops")
-        if family not in FAMILIES or family in ("options", "memory", "hops")
+        if (family not in FAMILIES or family in ("options", "memory", "hops"))
+        and family != "exchange"
     }
     files |= {
         f"free_{name.replace('-', '_')}": GoldenFile("fill-drain", name, "constraints", FREE_CELL)
@@ -203,13 +243,46 @@ def golden_files() -> dict[str, GoldenFile]:
         for name in ("colocation", "forbidden-boundary", "anti-colocation", "degree-limit")
     }
     files["path"] = GoldenFile("fill-drain", None, "path", PATH_CELL)
+    # Rows that tied parameters change, or add.
+    files |= {
+        f"tied_{name}": GoldenFile("fill-drain", None, family, cell, True)
+        for name, family, cell in (
+            ("sync", "sync", CELL),
+            ("free_exchange", "exchange", FREE_CELL),
+            ("free_level_sync", "level_sync", FREE_CELL),
+            ("free_near", "near", FREE_CELL),
+            ("path", "path", PATH_CELL),
+        )
+    }
+    files["fill"] = GoldenFile("fill-drain", None, "fill", ZERO_BUBBLE_CELL)
+    files["fill_nest"] = GoldenFile("nest", None, "fill", ZERO_BUBBLE_CELL)
+    files["objective_zb_h1"] = GoldenFile("fill-drain", None, "objective", ZERO_BUBBLE_CELL)
+    files["free_slowest_zb_h1"] = GoldenFile("nest", None, "slowest", FREE_ZERO_BUBBLE_CELL)
+    files |= {
+        name: GoldenFile("fill-drain", None, name, INTERLEAVED_CELL)
+        for name in ("equal_chunks", "stash")
+    }
+    files |= {
+        f"interleaved_{name.replace('-', '_')}": GoldenFile(
+            "fill-drain",
+            name if name in CONSTRAINTS else None,
+            "constraints" if name in CONSTRAINTS else name,
+            INTERLEAVED_CELL,
+        )
+        for name in (
+            "assignment", "memory", "hops", "stage_load", "sync", "exposed_sync", "objective",
+            "colocation", "anti-colocation", "pinned-layers", "hop-latency",
+        )
+    }  # fmt: skip
     return files
 
 
 def family_lp(shown: GoldenFile) -> str:
     """Return the LP file of the rows of one family, with the objective where that is the family."""
     formulation = build(
-        *golden_coefficients(shown.objective, shown.constraint, shown.cell, shown.any_order)
+        *golden_coefficients(
+            shown.objective, shown.constraint, shown.cell, shown.tied, shown.any_order
+        )
     )
     keep_only(formulation, shown.family)
     with tempfile.TemporaryDirectory() as folder:

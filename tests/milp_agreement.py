@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
-from math import comb, prod
+from math import ceil, comb, prod
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.certify.brute_force import brute_force
@@ -12,7 +12,7 @@ from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.exact import exact
-from nest_opt.milp.index_sets import stages_of
+from nest_opt.milp.index_sets import chunks_of
 from nest_opt.milp.result import ExactSearch
 from nest_opt.milp.units import units
 from nest_opt.plan import Placement
@@ -44,14 +44,14 @@ class OptimumComparison:
 
 def placement_count(k: CellCoefficients) -> int:
     """Return the number of ways to cut a cell's layers and to choose modes, or a bound on it."""
-    ways = comb(k.layers - 1, k.stages - 1) if k.graph is None else k.stages**k.layers
+    ways = comb(k.layers - 1, k.chunks - 1) if k.graph is None else k.stages**k.layers
     return ways * prod(map(len, k.options))
 
 
 def placements(k: CellCoefficients) -> Iterator[Placement]:
     """Yield every placement of a cell that leaves no stage empty, legal or not.
 
-    In any order some have edges that go to an earlier stage.
+    Chunks may be of any sizes; in any order, edges may go to an earlier stage.
     """
     for ends, order in _cuts(k):
         for options in product(*k.options):
@@ -61,7 +61,7 @@ def placements(k: CellCoefficients) -> Iterator[Placement]:
 
 def _cuts(k: CellCoefficients) -> Iterator[tuple[tuple[int, ...], tuple[int, ...] | None]]:
     if k.graph is None:
-        for inner in combinations(range(1, k.layers), k.stages - 1):
+        for inner in combinations(range(1, k.layers), k.chunks - 1):
             yield (*inner, k.layers), None
         return
     for stage_of in product(range(k.stages), repeat=k.layers):
@@ -117,7 +117,8 @@ def fixed_value(
 ) -> float | None:
     """Return the program's value with a placement's decisions fixed; None if infeasible.
 
-    The value is rounded to 1e-4 ps: what is a whole number then agrees exactly.
+    The objective is rounded to 1e-4 ps, which leaves whole numbers and shares
+    of v chunks apart, and then up, as a value is.
     """
     k, chosen = formulation.coefficients, placement_options(placement)
     if not _is_possible(k, placement):
@@ -129,15 +130,18 @@ def fixed_value(
     if answer.solution is None:
         assert answer.termination.reason == "infeasible"
         return None
-    return round(answer.solution.objective * formulation.units.time_ps, 4)
+    objective = round(answer.solution.objective * formulation.units.time_ps, 4)
+    if formulation.coefficients.cell.schedule.chunks > 1:
+        return ceil(objective)
+    return objective
 
 
 def _is_possible(k: CellCoefficients, placement: Placement) -> bool:
     """Whether each layer is in a stage that the program has for it."""
+    order = range(k.layers) if placement.layer_order is None else placement.layer_order
+    chunks = enumerate(zip((0, *placement.ends), placement.ends, strict=False))
     return all(
-        stage in stages_of(k, layer)
-        for stage, layers in enumerate(placement.stage_layers)
-        for layer in layers
+        chunk in chunks_of(k, layer) for chunk, (low, high) in chunks for layer in order[low:high]
     )
 
 

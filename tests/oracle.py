@@ -304,13 +304,35 @@ class Oracle:
 
     def sync(self, stage: int) -> int:
         """Return Y: the worst rank's all-reduces of both parameter classes."""
-        return max(
+        copies = max(
             self._class_sync(stage, rank, "dense") + self._class_sync(stage, rank, "expert")
             for rank in self.ranks(stage)
         )
+        return copies + self._exchange(stage)
+
+    def _exchange(self, stage: int) -> int:
+        """Return what an end of the pipeline pays for parameters that both ends hold."""
+        last = self.stages - 1
+        tied = self._tied()
+        if not tied or last == 0 or stage not in (0, last):
+            return 0
+        size = self.bytes_per_parameter["gradients"] * tied
+        if self.zero["dense"] >= 2:
+            size /= self._shares("dense")
+        times = []
+        for replica in range(self.d):
+            for rank in self.ranks(0):
+                pair = [self.device(replica, end, rank) for end in (0, last)]
+                latency, per_byte = self.wires.ring("all-reduce", pair)
+                times.append(ps(latency + per_byte * size))
+        return max(times)
+
+    def _tied(self) -> int:
+        """Return the parameters of the last layer that are the first one's."""
+        return int(self.profile(len(self.layers) - 1).get("tied_parameters", 0))
 
     def _class_sync(self, stage: int, rank: Rank, name: str) -> int:
-        counts = self._counts(stage, name)
+        counts = self._once(stage, name)
         if not any(counts):
             return 0
         total = 0
@@ -350,6 +372,13 @@ class Oracle:
         """Return each layer's parameters of a class."""
         profiles = map(self.profile, self.layers_of(stage))
         return [profile.get(f"{name}_parameters", 0) for profile in profiles]
+
+    def _once(self, stage: int, name: str) -> list[int]:
+        """Return the same without what the first layer of the stage has already."""
+        counts = self._counts(stage, name)
+        if self.stages == 1 and name == "dense":
+            counts[-1] -= self._tied()
+        return counts
 
     def _copies(self, stage: int, rank: Rank, name: str, replicas: range) -> list[int]:
         """Return the devices of some replicas that hold what a rank holds of a class."""
@@ -395,9 +424,9 @@ class Oracle:
         ]
         return {
             "states": sum(
-                ceil(profile.get(f"{name}_parameters", 0) * self._held(name))
-                for profile in inside
+                ceil(count * self._held(name))
                 for name in ("dense", "expert")
+                for count in self._once(stage, name)
             ),
             "stash": self.in_flight(stage) * max(stashes),
             "work": max(

@@ -74,6 +74,8 @@ def random_staged_placement(rng: random.Random, problem: Problem) -> Placement |
         ]
         stages = rng.randint(min(2, layers), layers)
         vector = tuple(rng.choice(alike) for _ in range(stages))
+        if problem.model.has_tied and vector[0].tp != vector[-1].tp:
+            continue
         sizes = [k.block_size for k in vector]
         replicas = rng.randint(1, max(1, devices // sum(sizes)))
         if (

@@ -315,6 +315,23 @@ def test_verify_leaves_the_free_family_out_where_it_is_too_much(
     assert "not searched: 4 devices are more than 3" in run("verify", path, "--exact").stdout
 
 
+def test_verify_leaves_the_free_family_out_where_its_programs_do_not_know_it(
+    tmp_path: Path,
+) -> None:
+    """With ZeRO levels or chunks in the search space the aligned optimum comes alone, with why."""
+    path = tmp_path / "plan.json"
+    run("solve", HOPS, "--fix", "zero=0,1", "-o", path)
+    found = run("verify", path, "--exact", width=200)
+    assert found.exit_code == 0
+    assert "not searched: its programs know ZeRO level 0 alone" in found.stdout
+    told = import_module("nest_opt.cli.verify_command").free_is_skipped
+    problem = read_problem(HOPS)
+    assert told(problem) is None
+    assert told(fix(problem, {"schedule": ("gpipe", "zb-h1")})) is None
+    interleaved = fix(problem, {"schedule": ("1f1b", "interleaved")})
+    assert told(interleaved) == "not searched: its programs know one chunk a stage alone"
+
+
 def test_a_bound_above_a_known_plan_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the free family, a bound above the dynamic program's plan is refused."""
     from nest_opt.milp import exact as programs
@@ -458,6 +475,19 @@ def test_export_writes_the_cell_that_it_names(file_format: str, tmp_path: Path) 
     assert path.read_text() == other.read_text()
     assert data["name"] in path.read_text()
     assert data["rows"] > 0
+
+
+@pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("zb-h1", 1), ("interleaved", 2)])
+def test_export_writes_the_cell_of_a_schedule(schedule: str, chunks: int, tmp_path: Path) -> None:
+    """`--cell` names a schedule like any degree; program, JSON and text say which it is."""
+    path = tmp_path / "program.lp"
+    asked = f"pp=2,schedule={schedule},chunks=2"
+    data = run_json("export", "lp", HOPS, "-o", path, "--cell", asked)
+    assert (data["cell"]["schedule"], data["cell"]["chunks"]) == (schedule, chunks)
+    assert f"_{schedule}" in data["name"]
+    assert data["name"] in path.read_text()
+    result = run("export", "lp", HOPS, "-o", path, "--cell", asked, width=200)
+    assert f", schedule {schedule}" in result.stdout
 
 
 def test_export_without_a_cell_takes_the_first(tmp_path: Path) -> None:

@@ -279,15 +279,25 @@ def test_the_page_describes_every_field() -> None:
     """Each field of the example has a row of its own in the page's tables of fields."""
     text = PAGE.read_text(encoding="utf-8")
     described = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    data = table_to_json(build_cost_table(sharded(hand_problem("7e8"), (1, 2))))
+    data = table_to_json(build_cost_table(tied(sharded(hand_problem("7e8"), (1, 2)))))
     syncs = {name for entry in data["sync"] for name in entry}
-    assert described == {*data, *data["pairs"][0], *syncs, *data["shards"][0]}
+    parts = (data["pairs"][0], syncs, data["shards"][0], data["tied"])
+    assert described == {*data, *data["tied"]["exchange"][0]}.union(*parts)
 
 
 def sharded(problem: Problem, instances: tuple[int, ...] = (1,)) -> Problem:
     """Return a problem that searches all ZeRO levels, in some numbers of runs of replicas."""
     search = problem.search.model_copy(update={"zero": (0, 1, 2, 3), "zero_instances": instances})
     return problem.model_copy(update={"search": search})
+
+
+def tied(problem: Problem) -> Problem:
+    """Return a problem whose head has some parameters of the first block."""
+    head = problem.model.layer_types["head"]
+    profiles = tuple(p.model_copy(update={"tied_parameters": 10}) for p in head.profiles)
+    types = {**problem.model.layer_types, "head": head.model_copy(update={"profiles": profiles})}
+    model = problem.model.model_copy(update={"layer_types": types})
+    return problem.model_copy(update={"model": model})
 
 
 # Half the range in picoseconds, so two layers reach it exactly.

@@ -7,7 +7,7 @@ stages is tried with every assignment of recomputation modes. Only what a
 stage costs (the evaluator) and what is legal (the checker) are the package's.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise, product
@@ -172,10 +172,7 @@ def enumerate_staged_cells(problem: Problem) -> Iterator[tuple[StagedCell, Align
         for others in product(alike, repeat=stages - 1):
             vector = (first, *others)
             sizes = [k.block_size for k in vector]
-            if len(set(vector)) == 1 or not all(
-                here.tp % there.tp == 0 or there.tp % here.tp == 0
-                for here, there in pairwise(vector)
-            ):
+            if len(set(vector)) == 1 or not _may_follow(problem, vector):
                 continue
             for replicas in range(1, devices // sum(sizes) + 1):
                 rounds = _rounds(problem, microbatch * first.ep * replicas)
@@ -189,6 +186,15 @@ def enumerate_staged_cells(problem: Problem) -> Iterator[tuple[StagedCell, Align
                         for schedule in _schedules(problem, rounds, stages, layers):
                             cell = StagedCell(microbatch, vector, rounds, blocks, Zero(), schedule)
                             yield cell, order, pitch
+
+
+def _may_follow(problem: Problem, vector: Sequence[Configuration]) -> bool:
+    """Whether stages may have these configurations in this order."""
+    if problem.model.has_tied and vector[0].tp != vector[-1].tp:
+        return False
+    return all(
+        here.tp % there.tp == 0 or there.tp % here.tp == 0 for here, there in pairwise(vector)
+    )
 
 
 def _may_meet(per_stage: Collection[str], first: Configuration, other: Configuration) -> bool:

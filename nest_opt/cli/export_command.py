@@ -11,6 +11,7 @@ from nest_opt.cli.group import ChoiceGroup, json_option
 from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
 from nest_opt.cli.request_options import Asked
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
 if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
@@ -134,12 +135,19 @@ def _export(
     words = {
         "cell": f"microbatch {data['microbatch']}, tp {tp}, cp {data['cp']}, "
         f"ep {data['ep']}, sp {sp}, dp {data['dp']}, pp {data['pp']}"
-        + (f", zero {_zero(formulation)}" if data["zero"] else ""),
+        + (f", zero {_zero(formulation)}" if data["zero"] else "")
+        + _schedule_words(data),
         "placement": f"rank order {data['order']}, pitch {data['pitch']}"
         if family == "aligned"
         else "any devices",
     }
     return _Program(formulation, data, words)
+
+
+def _schedule_words(data: dict[str, Any]) -> str:
+    """Return the schedule in words; nothing if it is 1F1B."""
+    schedule = Schedule(data["schedule"], data["chunks"])
+    return f", schedule {schedule}" if schedule != ONE_F_ONE_B else ""
 
 
 def _zero(formulation: "Formulation") -> "Zero":
@@ -178,6 +186,8 @@ def _cell(formulation: "Formulation") -> dict[str, Any]:
         "dp": replicas,
         "zero": zero_json(_zero(formulation)),
         "pp": stages,
+        "schedule": cell.schedule.name,
+        "chunks": cell.schedule.chunks,
         "order": order,
         "pitch": pitch,
     }

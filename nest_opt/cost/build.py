@@ -18,6 +18,8 @@ from nest_opt.cost.table import (
     ShardKey,
     SyncCosts,
     SyncKey,
+    TiedCosts,
+    TiedKey,
     refuse_overflow,
 )
 from nest_opt.cost.units import to_bytes, to_ps
@@ -59,6 +61,7 @@ def build_cost_table(problem: Problem) -> CostTable:
         sync=_sync_costs(problem, network, replicas),
         zero=problem.zeros,
         shards=_shard_costs(problem, replicas),
+        tied=_tied_costs(problem, network, replicas),
     )
     refuse_overflow(table)
     return table
@@ -136,10 +139,20 @@ def _layer_rows(problem: Problem) -> Row:
     return tuple(rows[entry.type] for entry in problem.model.layers for _ in range(entry.repeat))
 
 
+def _row_profiles(problem: Problem, pair: tuple[int, Configuration]) -> list[Profile]:
+    """Return the profile of every row: one a type, and the last layer's without tied parameters."""
+    profiles = [kind.by_key[pair] for kind in problem.model.used_types]
+    if problem.model.has_tied:
+        last = problem.model.types[-1].by_key[pair]
+        own = last.dense_parameters - last.tied_parameters
+        profiles.append(last.model_copy(update={"dense_parameters": own, "tied_parameters": 0}))
+    return profiles
+
+
 def _pair_costs(
     problem: Problem, network: Network, microbatch: int, configuration: Configuration
 ) -> PairCosts:
-    profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
+    profiles = _row_profiles(problem, (microbatch, configuration))
     per_parameter = state_bytes(problem.job.bytes_per_parameter, zero_level=0, copies=1)
     modes: list[Recompute] = [
         mode
@@ -263,7 +276,7 @@ def _sync_costs(
     sizes_of = problem.job.bytes_per_parameter
     costs: dict[SyncKey, SyncCosts] = {}
     for (microbatch, configuration), degrees in replicas.items():
-        profiles = [kind.by_key[microbatch, configuration] for kind in problem.model.used_types]
+        profiles = _row_profiles(problem, (microbatch, configuration))
         for parameter_class in CLASSES:
             for operation, ranks, shares in _calls(
                 problem, configuration, parameter_class, degrees
@@ -316,7 +329,7 @@ def _shard_costs(
     convention = problem.job.bytes_per_parameter
     costs: dict[ShardKey, ShardCosts] = {}
     for pair, degrees in replicas.items():
-        profiles = [kind.by_key[pair] for kind in problem.model.used_types]
+        profiles = _row_profiles(problem, pair)
         for name, zero, degree in product(CLASSES, filter(None, problem.zeros), degrees):
             if not fits_replicas(zero, degree):
                 continue
@@ -332,3 +345,32 @@ def _shard_costs(
                 tuple(to_bytes(count * whole) for count in counts),
             )
     return costs
+
+
+def _tied_costs(
+    problem: Problem,
+    network: Network,
+    replicas: Mapping[tuple[int, Configuration], tuple[int, ...]],
+) -> TiedCosts | None:
+    """Return the row of the last layer less its tied parameters, and their exchanges: (66).
+
+    Where copies share out gradients, a rank has its share of the tied ones
+    alone, and so has the equal rank at the other end.
+    """
+    if not problem.model.has_tied:
+        return None
+    gradients = Fraction(problem.job.bytes_per_parameter.gradients)
+    exchange: dict[TiedKey, int] = {}
+    for pair, degrees in replicas.items():
+        tied = problem.model.types[-1].by_key[pair].tied_parameters
+        shares = {
+            Sharding(zero, degree, 1).tied_share(pair[1])
+            for zero, degree in product(problem.zeros, degrees)
+            if fits_replicas(zero, degree)
+        }
+        for share, level in product(sorted(shares), range(network.level_count)):
+            size = gradients * tied / share
+            algorithm = network.fastest_algorithm("all-reduce", 2, level, size)
+            fixed, per_byte = network.collective_s("all-reduce", 2, level, algorithm)
+            exchange[TiedKey(pair[1].tp, share, level)] = to_ps(fixed + per_byte * size)
+    return TiedCosts(len(problem.model.used_types), exchange)

@@ -14,6 +14,7 @@ from nest_opt.cost.table import (
     SyncCosts,
     SyncKey,
     SyncOperation,
+    TiedKey,
     copies,
 )
 from nest_opt.problem import Configuration, Zero
@@ -66,6 +67,13 @@ class Sharding(NamedTuple):
     def has_rounds(self) -> bool:
         """Whether any class has collectives over copies in a microbatch."""
         return any(self.round_operations(name) for name in CLASSES)
+
+    def tied_share(self, configuration: Configuration) -> int:
+        """Return the ranks over which the gradients of tied parameters are sharded.
+
+        Both ends have equally many copies, so that equal ranks hold equal shares.
+        """
+        return self.inside(configuration, "dense") if self.zero.level("dense") >= 2 else 1
 
 
 class Call(NamedTuple):
@@ -157,6 +165,16 @@ def between_sync(
         return None
     shares = sharding.inside(configuration, name)
     return table.sync[SyncKey(configuration, name, runs, level, "all-reduce", shares)]
+
+
+def exchange_time(
+    table: CostTable, configuration: Configuration, sharding: Sharding, level: int
+) -> int:
+    """Return what first and last stage pay for the gradients of tied parameters: (66)."""
+    if table.tied is None:
+        return 0
+    key = TiedKey(configuration.tp, sharding.tied_share(configuration), level)
+    return table.tied.exchange_ps[key]
 
 
 def round_times(

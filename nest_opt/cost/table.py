@@ -117,6 +117,41 @@ class ShardCosts:
 
 
 @dataclass(frozen=True)
+class TiedKey:
+    """What the exchange of tied gradients depends on.
+
+    Attributes
+    ----------
+    tp
+        Of both ends, which is all that splits the parameters.
+    share
+        Ranks over which their gradients are sharded; 1 if they are not.
+    level
+        Network level of the two ranks.
+    """
+
+    tp: int
+    share: int
+    level: int
+
+
+@dataclass(frozen=True)
+class TiedCosts:
+    """What the parameters cost that the last layer shares with the first: (65) and (66).
+
+    Attributes
+    ----------
+    row
+        The row of the last layer without them, for a stage that holds both layers.
+    exchange_ps
+        The all-reduce of their gradients between two ranks.
+    """
+
+    row: int
+    exchange_ps: Mapping[TiedKey, int]
+
+
+@dataclass(frozen=True)
 class CostTable:
     """All coefficients of a problem under the default cost model.
 
@@ -134,6 +169,8 @@ class CostTable:
         The coefficients.
     zero, shards
         What the search space may shard, and the memory of each class where anything is.
+    tied
+        What the last layer shares with the first, None if nothing.
     """
 
     layer_rows: Row
@@ -145,11 +182,22 @@ class CostTable:
     sync: Mapping[SyncKey, SyncCosts]
     zero: tuple[Zero, ...] = (NOT_SHARDED,)
     shards: Mapping[ShardKey, ShardCosts] = field(default_factory=dict)
+    tied: TiedCosts | None = None
 
     @property
     def layer_count(self) -> int:
         """n, the number of layers."""
         return len(self.layer_rows)
+
+    def own_rows(self, low: int, high: int) -> Row:
+        """Return rows of layers low, ..., high - 1 for states and the sync of a batch.
+
+        With the first layer and the last, tied parameters are there once: (65).
+        """
+        rows = self.layer_rows[low:high]
+        if self.tied is None or (low, high) != (0, self.layer_count):
+            return rows
+        return (*rows[:-1], self.tied.row)
 
 
 def row_times(
@@ -224,6 +272,9 @@ def refuse_overflow(table: CostTable) -> None:
             total = 8 * (table.layer_count * sync.fixed_ps + total)
         what = "gradient all-reduce" if key.operation == "all-reduce" else key.operation
         refuse_total(f"{what} over {key.copies} ranks", total, "ps")
+    for exchange in table.tied.exchange_ps.values() if table.tied else ():
+        # Beside the syncs of both classes.
+        refuse_total("all-reduce of tied gradients over 2 ranks", 8 * exchange, "ps")
 
 
 def refuse_total(what: str, total: int, unit: str) -> None:

@@ -26,6 +26,8 @@ from nest_opt.cost.table import (
     SyncCosts,
     SyncKey,
     SyncOperation,
+    TiedCosts,
+    TiedKey,
     refuse_overflow,
 )
 from nest_opt.errors import InstanceError
@@ -127,6 +129,31 @@ class _ShardEntry(Frozen):
         return ShardKey(configuration, self.parameter_class, self.copies, self.zero)
 
 
+class _ExchangeEntry(Frozen):
+    """One entry of `tied.exchange`: the fields of `TiedKey`, and the time."""
+
+    tp: Degree
+    share: Positive
+    level: _Amount
+    exchange_ps: _Amount
+
+    @property
+    def key(self) -> TiedKey:
+        """What the time belongs to."""
+        return TiedKey(self.tp, self.share, self.level)
+
+
+class _TiedEntry(Frozen):
+    """`tied`: the fields of `TiedCosts`."""
+
+    row: _Amount
+    exchange: tuple[_ExchangeEntry, ...]
+
+    def costs(self) -> TiedCosts:
+        """Return the entry as the table has it."""
+        return TiedCosts(self.row, {entry.key: entry.exchange_ps for entry in self.exchange})
+
+
 class _TableFile(Frozen):
     """A cost table's file."""
 
@@ -140,6 +167,12 @@ class _TableFile(Frozen):
     sync: tuple[_SyncEntry, ...]
     zero: Annotated[tuple[ZeroValue, ...], Field(min_length=1)] = (0,)
     shards: tuple[_ShardEntry, ...] = ()
+    tied: _TiedEntry | None = None
+
+    @property
+    def row_count(self) -> int:
+        """The rows: one a layer type, and one for the last layer without tied parameters."""
+        return len(set(self.layer_rows)) + (self.tied is not None)
 
 
 def table_from_json(data: Any) -> CostTable:
@@ -174,6 +207,7 @@ def table_from_json(data: Any) -> CostTable:
         shards={
             entry.key: ShardCosts(entry.states_bytes, entry.work_bytes) for entry in file.shards
         },
+        tied=file.tied.costs() if file.tied else None,
     )
     if len(table.pairs) < len(file.pairs):
         raise _malformed("pairs", "an entry 2 times", "1 is allowed")
@@ -193,8 +227,52 @@ def table_from_json(data: Any) -> CostTable:
         if key.level:
             costs = [table.sync[replace(key, level=key.level - lower)] for lower in (1, 0)]
             _refuse_falling("sync", [(cost.fixed_ps, *cost.row_ps) for cost in costs])
+    if file.tied:
+        _refuse_tied(file, table)
     refuse_overflow(table)
     return table
+
+
+def _refuse_tied(file: _TableFile, table: CostTable) -> None:
+    """Refuse exchanges that are not those of the table, and a last layer that is none or grows."""
+    assert file.tied is not None
+    assert table.tied is not None
+    last, own = table.layer_rows[-1], table.tied.row
+    if own != file.row_count - 1:
+        raise _malformed("tied.row", own, f"{file.row_count - 1} is needed, a row of no layer")
+    if table.layer_rows.count(last) > 1:
+        raise _malformed("tied", f"row {last} in several layers", "the last layer alone may be it")
+    found, needed = table.tied.exchange_ps, _tied_keys(table)
+    if set(found) != needed or len(found) < len(file.tied.exchange):
+        raise _malformed(
+            "tied.exchange", f"{len(file.tied.exchange)} entries",
+            f"{len(needed)} are needed: one for each tp, share of gradients and level",
+        )  # fmt: skip
+    for key in needed:
+        if key.level:
+            lower = found[replace(key, level=key.level - 1)]
+            _refuse_falling("tied.exchange", [(lower,), (found[key],)])
+    rows = [("pairs", pair.states_bytes) for pair in table.pairs.values()]
+    rows += [("shards", shard.states_bytes) for shard in table.shards.values()]
+    rows += [("sync", sync.row_ps) for sync in table.sync.values()]
+    for place, row in rows:
+        if row[own] > row[last]:
+            raise _malformed(
+                f"{place}: row {own}", row[own],
+                f"at most {row[last]} is allowed, as in row {last}, which has more parameters",
+            )  # fmt: skip
+
+
+def _tied_keys(table: CostTable) -> set[TiedKey]:
+    """Return the keys that the search may ask a table's exchanges for."""
+    return {
+        TiedKey(configuration.tp, Sharding(zero, degree, 1).tied_share(configuration), level)
+        for (_, configuration), degrees in table.replicas.items()
+        for degree in degrees
+        for zero in table.zero
+        if fits_replicas(zero, degree)
+        for level in range(table.level_count)
+    }
 
 
 def _malformed(place: str, found: object, allowed: str) -> InstanceError:
@@ -206,9 +284,9 @@ def _malformed(place: str, found: object, allowed: str) -> InstanceError:
 
 def _refuse_shapes(file: _TableFile) -> None:
     """Refuse arrays and keys that are not those of the table's layers, rows and levels."""
-    rows, cuts = len(set(file.layer_rows)), len(file.layer_rows) + 1
-    if max(file.layer_rows) != rows - 1:
-        raise _malformed("layer_rows", max(file.layer_rows), f"rows 0 to {rows - 1} are needed")
+    types, rows, cuts = len(set(file.layer_rows)), file.row_count, len(file.layer_rows) + 1
+    if max(file.layer_rows) != types - 1:
+        raise _malformed("layer_rows", max(file.layer_rows), f"rows 0 to {types - 1} are needed")
 
     def refuse_length(place: str, values: tuple[Any, ...], length: int, what: str) -> None:
         if len(values) != length:
@@ -332,6 +410,19 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
             for key, costs in table.sync.items()
         ],
         **(_sharding_to_json(table) if any(table.zero) else {}),
+        **(_tied_to_json(table.tied) if table.tied else {}),
+    }
+
+
+def _tied_to_json(tied: TiedCosts) -> dict[str, Any]:
+    return {
+        "tied": {
+            "row": tied.row,
+            "exchange": [
+                {"tp": key.tp, "share": key.share, "level": key.level, "exchange_ps": value}
+                for key, value in tied.exchange_ps.items()
+            ],
+        }
     }
 
 

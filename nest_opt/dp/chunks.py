@@ -123,11 +123,14 @@ class ChunkLevels(NamedTuple):
         Of the copies, where rounds have collectives over them; else empty.
     sync
         Of the copies, where the objective has a sync; else empty.
+    exchange_ps
+        What the ends of a pipeline pay for tied gradients: no level, but a time.
     """
 
     stages: StageSets
     shared: StageSets = ()
     sync: StageSets = ()
+    exchange_ps: int = 0
 
 
 class _Fitting(NamedTuple):
@@ -242,12 +245,15 @@ class ChunkCosts:
                 total += np.where(self._cuts.of_stages(held) > 0, time, 0)
         return total
 
-    def _compute_sync(self, replicas: int, sync: StageSets, hidden: bool) -> Array:
+    def _compute_sync(
+        self, replicas: int, sync: StageSets, exchange_ps: int, hidden: bool
+    ) -> Array:
         """Return max Z of each way: of X if the drain hides sync, else of Y."""
         total = np.empty((len(self._low), self._cuts.stages), np.int64)
         for members, columns in _columns(sync):
             worst = [self._class_sync(replicas, member)[:, columns] for member in members]
             total[:, columns] = np.maximum.reduce(worst)
+        total[:, [0, -1]] += exchange_ps
         if hidden:
             total -= self._matrices.backward_prefix[self._low[:, : self._cuts.stages]]
         largest: Array = total.max(axis=1, initial=0)
@@ -275,7 +281,9 @@ class ChunkCosts:
         scaled = weights.sum_weight * total + weights.max_weight * largest
         value: Array = -(-scaled // weights.chunks)
         if levels.sync:
-            value = value + self._sync(replicas, levels.sync, hidden)[ways[places]]
+            value = (
+                value + self._sync(replicas, levels.sync, levels.exchange_ps, hidden)[ways[places]]
+            )
         place = int(value.argmin())
         return int(value[place]), int(places[place])
 

@@ -349,7 +349,12 @@ class DefaultSource:
             {self.least_sync_levels(group.configuration, group.replicas, group.zero)}
         )
         best = self._best_chunks(
-            _sharding_of(group), group.pair, group.schedule, levels, (copies,) * stages
+            _sharding_of(group),
+            group.pair,
+            group.schedule,
+            levels,
+            (copies,) * stages,
+            self.least_exchange(group.pair, _sharding_of(group), stages),
         )
         return None if best is None else best[0]
 
@@ -360,6 +365,7 @@ class DefaultSource:
         schedule: Schedule,
         levels: StageSets,
         copies: StageSets,
+        exchange_ps: int,
     ) -> tuple[int, int] | None:
         """Return the least value of equal chunks at some levels, and its place among the ways."""
         matrices, stages = self.matrices(pair, sharding), len(levels)
@@ -368,7 +374,10 @@ class DefaultSource:
         of_cell = ChunkLevels(
             levels,
             copies if matrices.has_rounds else (),
-            copies if weights.sync and matrices.has_sync(sharding.replicas) else (),
+            copies
+            if weights.sync and (matrices.has_sync(sharding.replicas) or exchange_ps)
+            else (),
+            exchange_ps,
         )
         return self._chunks(pair, sharding, schedule, stages).best(
             tuple(self._flights(schedule, stages, sharding.rounds)),
@@ -416,6 +425,7 @@ class DefaultSource:
             cell.schedule,
             tuple(vectors.stage_sets(device_map, goes_round=True)),
             tuple(vectors.sync_sets(device_map, cell.zero)),
+            self._exchange(cell),
         )
 
     def chunk_memory(self, case: MemoryCase, stages: int) -> tuple[int, tuple[int, ...]] | None:
@@ -477,15 +487,31 @@ class DefaultSource:
         largest layer, and an even share of all layers' bytes at least.
         """
         matrices, replicas = self.matrices(pair, sharding), sharding.replicas
+        exchange = self.least_exchange(pair, sharding, stages)
         if not matrices.has_sync(replicas):
-            return 0
+            return exchange
         least = self.least_sync_levels(pair[1], replicas, sharding.zero)
         sync = matrices.sync(replicas, frozenset({least}))
         if stages == 1:
             return int(sync[0, -1])
         if self._hides_sync(schedule):
-            return int(sync[0, self._boundaries.first].min())
-        return max(int(sync[self._boundaries.alone].max()), -(-int(sync[0, -1]) // stages))
+            return int(sync[0, self._boundaries.first].min()) + exchange
+        return max(
+            int(sync[self._boundaries.alone].max()),
+            int(sync[0, self._boundaries.first].min()) + exchange,
+            *([int(sync[-2, -1]) + exchange] if exchange else []),
+            -(-int(sync[0, -1]) // stages),
+        )
+
+    def least_exchange(
+        self, pair: tuple[int, Configuration], sharding: Sharding, stages: int
+    ) -> int:
+        """Return what the ends of any device map pay at least for tied gradients."""
+        if stages == 1:
+            return 0
+        span = (stages - 1) * pair[1].block_size
+        level = self.vectors(pair[1]).level_of_span(span)
+        return self.matrices(pair, sharding).exchange_ps(sharding, level)
 
     def _hides_sync(self, schedule: Schedule) -> bool:
         """Whether the drain of earlier stages hides sync."""
@@ -617,12 +643,26 @@ class DefaultSource:
         of_stages = [(weights, key) for key in self._keys(cell)]
         time = LazyMatrices(matrices.load, of_stages)
         fill = LazyMatrices(matrices.fill, of_stages) if weights.has_loads else None
-        if not weights.sync or not matrices.has_sync(replicas):
+        exchange = self._exchange(cell)
+        if not weights.sync or not (matrices.has_sync(replicas) or exchange):
             return Chain(time, None, fill)
         of_stage = matrices.exposed_sync if self._hides_sync(cell.schedule) else matrices.sync
         sets = self.vectors(cell.configuration).sync_sets(cell.device_map, cell.zero)
-        keys = [(replicas, levels) for levels in reversed(sets)]
-        return Chain(time, LazyMatrices(of_stage, keys), fill)
+        ends = (0, len(sets) - 1)
+        keys = [
+            (replicas, levels, exchange if stage in ends else 0)
+            for stage, levels in enumerate(sets)
+        ]
+        return Chain(time, LazyMatrices(of_stage, keys[::-1]), fill)
+
+    def _exchange(self, cell: Cell) -> int:
+        """Return what the ends of a cell's pipelines pay for tied gradients."""
+        device_map = cell.device_map
+        if device_map.stages == 1:
+            return 0
+        level = self.vectors(cell.configuration).exchange_level(device_map)
+        sharding = Sharding(cell.zero, device_map.replicas, cell.rounds)
+        return self._matrices_of(cell).exchange_ps(sharding, level)
 
     def mode(self, cell: Cell, stage: int, low: int, high: int) -> Recompute:
         """Return the mode of least F that fits a stage."""

@@ -171,6 +171,23 @@ class LevelVectors:
             code = code * self._radix + hop
         return self._decode(code)
 
+    def exchange_level(self, device_map: DeviceMap) -> int:
+        """Return the highest level of equal ranks of the first and the last block, over replicas.
+
+        The last block lies behind the first, so that some pair leaves a group
+        exactly if the two blocks are not in it together.
+        """
+        last = device_map.stages - 1
+        step = device_map.pitch if device_map.order == "pp-inner" else device_map.block_size
+        period = self._modulus // gcd(step, self._modulus)
+        start = np.arange(min(device_map.replicas, period), dtype=np.int64) * step
+        reach = device_map.block_start(0, last) + device_map.block_size - 1
+        return self.level_between(start, start + reach)
+
+    def level_between(self, first: Array, last: Array) -> int:
+        """Return the highest level of the sets {first, ..., last}."""
+        return int(self._levels_between(first, last).max())
+
     def _levels_between(self, first: Array, last: Array) -> Array:
         """Return the levels of the sets {first, ..., last}, elementwise."""
         levels = np.zeros(first.shape, np.int64)

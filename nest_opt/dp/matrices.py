@@ -12,8 +12,15 @@ from typing import TypeAlias, overload
 import numpy as np
 
 from nest_opt.cost.objective import ObjectiveWeights
-from nest_opt.cost.sharding import CopyLevels, Sharding, round_times, sharded_pair, step_sync
-from nest_opt.cost.table import CLASSES, MAX_TOTAL, CostTable, ParameterClass, row_times
+from nest_opt.cost.sharding import (
+    CopyLevels,
+    Sharding,
+    exchange_time,
+    round_times,
+    sharded_pair,
+    step_sync,
+)
+from nest_opt.cost.table import CLASSES, MAX_TOTAL, CostTable, ParameterClass, SyncCosts, row_times
 from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
 from nest_opt.dp.cuts import Cuts, Held, ListedCuts
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
@@ -140,6 +147,13 @@ class PairMatrices:
         """Plain backward time of all layers before each cut."""
         return self._prefix(self._costs.backward_ps)
 
+    def _own(self, values: tuple[int, ...]) -> Array:
+        """Return the sum over each interval of what layers have of states or sync: (65)."""
+        sums = self._intervals(self._prefix(values))
+        # Tied parameters are there once where the first layer and the last are.
+        sums[0, -1] = sum(values[row] for row in self._table.own_rows(0, self.layers))
+        return sums
+
     @cached_property
     def states_prefix(self) -> Array:
         """States of all layers before each layer."""
@@ -151,7 +165,7 @@ class PairMatrices:
 
     @cached_property
     def _states(self) -> Array:
-        return self._intervals(self.states_prefix)
+        return self._own(self._costs.states_bytes)
 
     @property
     def reserve_bytes(self) -> int:
@@ -170,8 +184,8 @@ class PairMatrices:
 
     @property
     def all_states_bytes(self) -> int:
-        """States of all layers together."""
-        return sum(self._costs.states_bytes[row] for row in self._table.layer_rows)
+        """States of all layers together, tied parameters once."""
+        return int(self._states[0, -1])
 
     def work(self, mode: Recompute) -> Array:
         """Return the largest work bytes within each interval."""
@@ -297,9 +311,13 @@ class PairMatrices:
             mode for mode in self.modes if self._most_in_flight[mode][low, high] >= in_flight
         )
 
-    def sync(self, replicas: int, levels: LevelSet) -> Array:
-        """Return Y of each interval at a set of levels of the copies: `LevelVectors.sync_sets`."""
-        return self._kept_sync(replicas, levels)
+    def sync(self, replicas: int, levels: LevelSet, exchange_ps: int = 0) -> Array:
+        """Return Y of each interval at a set of (dense, expert) group levels.
+
+        `exchange_ps` is what an end of the pipeline pays for tied gradients.
+        """
+        kept = self._kept_sync(replicas, levels)
+        return kept + exchange_ps if exchange_ps else kept
 
     def _compute_sync(self, replicas: int, levels: LevelSet) -> Array:
         total = np.zeros(self._empty.shape, np.int64)
@@ -311,12 +329,17 @@ class PairMatrices:
         return total
 
     def _class_sync(self, name: ParameterClass, replicas: int, levels: CopyLevels) -> Array:
-        cost = self.class_sync(name, replicas, levels)
+        cost = self._step_sync(name, replicas, levels)
         if cost is None:
             return np.zeros(self._empty.shape, np.int64)
-        held, fixed_ps, prefix = cost
-        time = fixed_ps + self._intervals(prefix)
-        return np.where(self._intervals(held) > 0, time, 0)
+        held = self._intervals(self._prefix(self._costs.parameters[name])) > 0
+        return np.where(held, cost.fixed_ps + self._own(cost.row_ps), 0)
+
+    def _step_sync(
+        self, name: ParameterClass, replicas: int, levels: CopyLevels
+    ) -> SyncCosts | None:
+        sharding = self._sharding._replace(replicas=replicas)
+        return step_sync(self._table, self._configuration, name, sharding, levels)
 
     def class_sync(
         self, name: ParameterClass, replicas: int, levels: CopyLevels
@@ -325,18 +348,21 @@ class PairMatrices:
 
         None if it has one copy, or nothing to do once a batch.
         """
-        sharding = self._sharding._replace(replicas=replicas)
-        cost = step_sync(self._table, self._configuration, name, sharding, levels)
+        cost = self._step_sync(name, replicas, levels)
         if cost is None:
             return None
         held = self._prefix(self._costs.parameters[name])
         return held, cost.fixed_ps, self._prefix(cost.row_ps)
 
-    def exposed_sync(self, replicas: int, levels: LevelSet) -> Array:
+    def exposed_sync(self, replicas: int, levels: LevelSet, exchange_ps: int = 0) -> Array:
         """Return X of each interval: Y less the backward time of all layers before."""
         hidden = self.backward_prefix[:, None]
-        exposed: Array = np.maximum(self.sync(replicas, levels) - hidden, 0)
+        exposed: Array = np.maximum(self.sync(replicas, levels, exchange_ps) - hidden, 0)
         return exposed
+
+    def exchange_ps(self, sharding: Sharding, level: int) -> int:
+        """Return what an end of a pipeline of several stages pays for tied gradients: (66)."""
+        return exchange_time(self._table, self._configuration, sharding, level)
 
     def least_hop(self, level: int) -> int:
         """Return the least time of a hop over a cut between two layers, 0 if there is none."""

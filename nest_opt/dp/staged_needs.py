@@ -35,6 +35,26 @@ def fewest_devices(
     most_devices
         Of a replica.
     """
+    found: dict[int, int] = {}
+    for tp in _tps_of_ends(source):
+        for stages, devices in _fewest_devices(source, group, cap_bytes, most_devices, tp):
+            found[stages] = min(devices, found.get(stages, INFINITE))
+    yield from found.items()
+
+
+def _tps_of_ends(source: StagedSource) -> list[int | None]:
+    """Return each tp that first and last stage may have in common, None where any will do."""
+    return [None] if source.tied_tps is None else [*source.tied_tps]
+
+
+def _fewest_devices(
+    source: StagedSource,
+    group: StagedGroup,
+    cap_bytes: int,
+    most_devices: int,
+    ends_tp: int | None,
+) -> Iterator[tuple[int, int]]:
+    """Yield the same for first and last stages of one tp."""
     of = group.stage_class
 
     def least(suffixes: _Suffixes, k: Configuration, cost: Array) -> Array:
@@ -43,7 +63,7 @@ def fewest_devices(
         return np.where(devices <= most_devices, devices, INFINITE)
 
     def place(suffixes: _Suffixes, count: int, held: Held) -> _Suffixes:
-        costs = _costs(source, group, count, held)
+        costs = _costs(source, group, count, held, ends_tp if count == 1 else None)
         return {k: least(suffixes, k, cost) for k, cost in costs}
 
     allowed = filter(
@@ -51,7 +71,7 @@ def fewest_devices(
     )
     start = dict.fromkeys(of.configurations, suffix_start(source.layers))
     for stages, first, suffixes in _pipelines(source, list(allowed), start, place):
-        costs = _costs(source, group, stages, first)
+        costs = _costs(source, group, stages, first, ends_tp)
         devices = min(int(least(suffixes, k, cost[:1])[0]) for k, cost in costs)
         if devices < INFINITE:
             yield stages, devices
@@ -79,12 +99,28 @@ def least_bytes(
 
     Bytes above the cap are as good as infinite; S for which all are need not be among these.
     """
+    found: dict[int, Array] = {}
+    for tp in _tps_of_ends(source):
+        for stages, need in _least_bytes(source, group, allowed, cap_bytes, most_devices, tp):
+            found[stages] = np.minimum(need, found[stages]) if stages in found else need
+    yield from found.items()
+
+
+def _least_bytes(
+    source: StagedSource,
+    group: StagedGroup,
+    allowed: Sequence[int],
+    cap_bytes: int,
+    most_devices: int,
+    ends_tp: int | None,
+) -> Iterator[tuple[int, Array]]:
+    """Yield the same for first and last stages of one tp."""
     of = group.stage_class
     rows = most_devices + 1
 
     def place(suffixes: _Suffixes, count: int, held: Held) -> _Suffixes:
         longer = {}
-        for k, cost in _costs(source, group, count, held):
+        for k, cost in _costs(source, group, count, held, ends_tp if count == 1 else None):
             longer[k] = np.full((rows, source.layers + 1), INFINITE)
             behind, used = _used(_behind(suffixes, k), k.block_size)
             if len(used):
@@ -97,7 +133,7 @@ def least_bytes(
     start = dict.fromkeys(of.configurations, nothing)
     for stages, first, suffixes in _pipelines(source, allowed, start, place):
         whole = np.full(rows, INFINITE)
-        for k, cost in _costs(source, group, stages, first):
+        for k, cost in _costs(source, group, stages, first, ends_tp):
             behind, used = _used(_behind(suffixes, k), k.block_size)
             need = np.maximum(cost[0], behind).min(axis=1, initial=INFINITE)
             need = np.where(need <= cap_bytes, need, INFINITE)
@@ -106,13 +142,16 @@ def least_bytes(
 
 
 def _costs(
-    source: StagedSource, group: StagedGroup, count: int, held: Held
+    source: StagedSource, group: StagedGroup, count: int, held: Held, tp: int | None
 ) -> Iterator[tuple[Configuration, Array]]:
-    """Yield the least bytes of every interval as the stage `count` from the end, under each k."""
+    """Yield the least bytes of every interval as the stage `count` from the end, under each k.
+
+    They are infinite under a k of another tp than the one that the stage must have.
+    """
     of = group.stage_class
     for k in of.configurations:
         used = source.memory(of.microbatch, k, min(count, group.rounds))
-        yield k, with_held(used, held)
+        yield k, with_held(used, held) if tp in (None, k.tp) else np.full_like(used, INFINITE)
 
 
 def _behind(suffixes: _Suffixes, k: Configuration) -> Array:

@@ -18,6 +18,7 @@ import numpy as np
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight, rounds_per_batch
+from nest_opt.cost.sharding import Sharding
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.dp.cuts import Held, with_held
 from nest_opt.dp.default_source import DefaultSource
@@ -30,6 +31,7 @@ from nest_opt.plan.family import replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, DeviceMap, ListedMap, Placement, uneven_map
 from nest_opt.problem import Configuration
 from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.zero import NOT_SHARDED
 
 # By how much, relatively, a bound in floats may be too high: far more than it is.
 _FLOAT_ERROR = 1e-9
@@ -91,7 +93,8 @@ class ClassCell:
     unit
         Devices of a replica in all (`pp-inner`); 0 for `dp-inner`.
     allowed
-        For each stage, the configurations that it may have.
+        For each stage, the configurations that it may have. With tied
+        parameters, those of the ends have one tp.
     """
 
     group: StagedGroup
@@ -230,15 +233,27 @@ class StagedSource:
 
     def _least_sync(self, group: StagedGroup) -> int:
         """Return a lower bound on max X or max Y: that of the first, or the largest, layer."""
-        found = []
-        for k in group.stage_class.configurations:
-            matrices = self._uniform.matrices((group.stage_class.microbatch, k))
+        found, of = [], group.stage_class
+        span = (group.stages - 1) * of.least
+        exchange = min(self._exchange_ps(group, k, span=span) for k in of.configurations)
+        for k in of.configurations:
+            matrices = self._uniform.matrices((of.microbatch, k))
             if not matrices.has_sync(group.replicas):
-                return 0
+                return exchange
             levels = self._uniform.least_sync_levels(k, group.replicas)
             found.append(np.diagonal(matrices.sync(group.replicas, frozenset({levels})), 1))
         layers = np.minimum.reduce(found)
-        return int(layers[0] if self._problem.job.objective == "fill-drain" else layers.max())
+        first = int(layers[0]) + exchange
+        return first if self._problem.job.objective == "fill-drain" else max(first, layers.max())
+
+    def _exchange_ps(
+        self, group: StagedGroup, k: Configuration, *, span: int = 0, level: int | None = None
+    ) -> int:
+        """Return what an end pays for tied gradients, at a level or at the least of a span."""
+        if level is None:
+            level = self._uniform.vectors(k).level_of_span(span)
+        matrices = self._uniform.matrices((group.stage_class.microbatch, k))
+        return matrices.exchange_ps(Sharding(NOT_SHARDED, group.replicas, group.rounds), level)
 
     # Cells
 
@@ -262,7 +277,7 @@ class StagedSource:
             # As far as constraints look, a replica is one block.
             row = DeviceMap(unit, group.replicas, 1, "pp-inner", pitch)
             if self._restriction.allows_map(row):
-                yield ClassCell(group, "pp-inner", pitch, unit, every)
+                yield from self._by_tied_tp(ClassCell(group, "pp-inner", pitch, unit, every))
 
     def columns_of(self, group: StagedGroup) -> Iterator[ClassCell]:
         """Yield the `dp-inner` cells of a group."""
@@ -277,7 +292,32 @@ class StagedSource:
                 for stage in range(group.stages)
             )
             if all(allowed):
-                yield ClassCell(group, "dp-inner", pitch, 0, allowed)
+                yield from self._by_tied_tp(ClassCell(group, "dp-inner", pitch, 0, allowed))
+
+    def _by_tied_tp(self, cell: ClassCell) -> Iterator[ClassCell]:
+        """Yield a cell; with tied parameters, a part of it for each tp that both ends may have."""
+        if self._table.tied is None:
+            yield cell
+            return
+        first, *inner, last = cell.allowed
+        for tp in sorted({k.tp for k in first} & {k.tp for k in last}):
+            ends = [tuple(k for k in allowed if k.tp == tp) for allowed in (first, last)]
+            yield replace(cell, allowed=(ends[0], *inner, ends[1]))
+
+    def _exchange(self, cell: ClassCell) -> int:
+        """Return what the ends of a cell's pipelines pay for tied gradients."""
+        if self._table.tied is None:
+            return 0
+        group, k = cell.group, cell.allowed[0][0]
+        replicas = np.arange(group.replicas, dtype=np.int64)
+        if cell.order == "pp-inner":
+            start = replicas * cell.pitch
+            reach = cell.unit - 1
+        else:
+            start = replicas * k.block_size
+            reach = (group.stages - 1) * cell.pitch + k.block_size - 1
+        level = self._uniform.vectors(k).level_between(start, start + reach)
+        return self._exchange_ps(group, k, level=level)
 
     def _allows_row(self, group: StagedGroup, pitch: int, stage: int, size: int) -> bool:
         """Whether the constraints on device maps allow a stage of `dp-inner` by itself."""
@@ -306,6 +346,7 @@ class StagedSource:
         group = cell.group
         held = self._uniform.held_by(group.stages)
         left = self._sums(cell)
+        exchange = 0 if memory else self._exchange(cell)
         streams = group.stage_class.configurations[0].cp * group.stage_class.configurations[0].ep
         # sp does not move devices, so states know of neighbours' tp alone.
         alike = [_by_tp(allowed) for allowed in cell.allowed]
@@ -333,7 +374,17 @@ class StagedSource:
                         moves.setdefault(target, []).append(number)
             steps.append(
                 [
-                    self._step(cell, here, levels, sync, flight, held[stage], moves, memory)
+                    self._step(
+                        cell,
+                        here,
+                        levels,
+                        sync,
+                        flight,
+                        held[stage],
+                        moves,
+                        memory,
+                        exchange if stage in (0, group.stages - 1) else 0,
+                    )
                     for (here, levels, sync), moves in costs.items()
                 ]
             )
@@ -355,14 +406,16 @@ class StagedSource:
 
     def _step(
         self, cell: ClassCell, here: Configuration, levels: LevelSet, sync: LevelSet,
-        flight: int, held: Held, moves: dict[int, list[int]], memory: bool,
+        flight: int, held: Held, moves: dict[int, list[int]], memory: bool, exchange: int,
     ) -> Step:  # fmt: skip
         matrices = self._uniform.matrices((cell.group.stage_class.microbatch, here))
         replicas = cell.group.replicas
         together: dict[tuple[int, ...], list[int]] = {}
         for target, sources in moves.items():
             together.setdefault(tuple(sources), []).append(target)
-        shared = self._problem.job.objective != "bottleneck" and matrices.has_sync(replicas)
+        shared = self._problem.job.objective != "bottleneck" and (
+            matrices.has_sync(replicas) or exchange > 0
+        )
         if memory:
             time = with_held(matrices.memory(flight), held)
             if any(map(matrices.is_forbidden, levels)):
@@ -372,7 +425,7 @@ class StagedSource:
         return Step(
             here,
             time,
-            matrices.sync(replicas, sync) if shared and not memory else None,
+            matrices.sync(replicas, sync, exchange) if shared and not memory else None,
             matrices.backward_prefix,
             tuple((sources, tuple(targets)) for sources, targets in together.items()),
         )
@@ -433,6 +486,13 @@ class StagedSource:
     def layers(self) -> int:
         """n, the number of layers."""
         return self._table.layer_count
+
+    @property
+    def tied_tps(self) -> list[int] | None:
+        """Each tp that both ends of a pipeline may have, None where they need not have one."""
+        if self._table.tied is None:
+            return None
+        return sorted({k.tp for _, k in self._table.pairs})
 
     @property
     def any_map_will_do(self) -> bool:

@@ -5,18 +5,19 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from nest_opt.milp.assignment import add_assignment
+from nest_opt.milp.assignment import add_assignment, add_equal_chunks
 from nest_opt.milp.cells import FreeCell, PathCell
 from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.constraints import add_constraints
 from nest_opt.milp.counting import add_counting
 from nest_opt.milp.devices import add_devices, add_near, add_room, add_symmetry
+from nest_opt.milp.exchange import add_exchange
 from nest_opt.milp.hops import add_hops
 from nest_opt.milp.index_sets import open_pairs
 from nest_opt.milp.level_load import add_level_load, add_level_sync
-from nest_opt.milp.memory import add_memory
+from nest_opt.milp.memory import add_memory, add_stash
 from nest_opt.milp.near import add_levels
-from nest_opt.milp.objective import add_objective, add_slowest
+from nest_opt.milp.objective import add_fill, add_objective, add_slowest
 from nest_opt.milp.options import add_options
 from nest_opt.milp.path import add_path
 from nest_opt.milp.runs import add_runs
@@ -27,16 +28,20 @@ from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
+from nest_opt.problem.schedule import ONE_F_ONE_B
 
 # In the order of the formulation page: later ones use the variables of earlier ones.
 FAMILIES = {
     "assignment": add_assignment,
+    "equal_chunks": add_equal_chunks,
     "options": add_options,
+    "stash": add_stash,
     "memory": add_memory,
     "hops": add_hops,
     "stage_load": add_stage_load,
     "sync": add_sync,
     "exposed_sync": add_exposed_sync,
+    "fill": add_fill,
     "objective": add_objective,
 }
 
@@ -49,10 +54,12 @@ RELAXED_FAMILIES = {
     "runs": add_runs,
     "hops": add_hops,
     "levels": add_levels,
+    "exchange": add_exchange,
     "counting": add_counting,
     "level_load": add_level_load,
     "level_sync": add_level_sync,
     "exposed_sync": add_exposed_sync,
+    "fill": add_fill,
     "objective": add_objective,
     "slowest": add_slowest,
 }
@@ -90,7 +97,7 @@ class Formulation:
         chosen: tuple[tuple[Configuration, Recompute], ...],
         layer_order: tuple[int, ...] | None = None,
     ) -> list[tuple[Any, int]]:
-        """Return (variable, value) of every binary for given stage ends, options and order.
+        """Return (variable, value) of every binary for given ends of chunks, options and order.
 
         Those of devices and levels are not among them.
         """
@@ -98,8 +105,8 @@ class Formulation:
         order = range(k.layers) if layer_order is None else layer_order
         place = {layer: number for number, layer in enumerate(order)}
         values = [
-            (self.model.C[layer, stage], int(place[layer] < ends[stage]))
-            for layer, stage in open_pairs(k)
+            (self.model.C[layer, chunk], int(place[layer] < ends[chunk]))
+            for layer, chunk in open_pairs(k)
         ]
         values += [
             (self.model.mode[stage, option.label], int(option[:2] == chosen[stage]))
@@ -152,14 +159,21 @@ def model_name(k: CellCoefficients) -> str:
         return (
             f"b{cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}"
             f"d{cell.device_map.replicas}_S{k.stages}_{cell.device_map.order}_"
-            f"P{cell.device_map.pitch}_{k.objective}"
+            f"P{cell.device_map.pitch}_{_schedule_name(k)}{k.objective}"
         )
     first = cell.choices[0]
     kind = f"{cell.order}_P{cell.pitch}" if isinstance(cell, PathCell) else "free"
     return (
         f"b{cell.microbatch}_cp{first.cp}_ep{first.ep}_d{cell.replicas}_S{k.stages}_{kind}_"
-        f"{k.objective}"
+        f"{_schedule_name(k)}{k.objective}"
     )
+
+
+def _schedule_name(k: CellCoefficients) -> str:
+    name, chunks = k.cell.schedule
+    if k.cell.schedule == ONE_F_ONE_B:
+        return ""
+    return f"{name}{chunks}_" if k.cell.schedule.is_interleaved else f"{name}_"
 
 
 def _row_components(model: Any) -> set[str]:

@@ -1,16 +1,15 @@
 """The cells of both families, from their definitions: equations (5) to (7) and (44)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from nest_opt.cost.schedule import rounds_per_batch
+from nest_opt.cost.schedule import rounds_per_batch, runs
 from nest_opt.cost.sharding import fits_replicas
-from nest_opt.errors import InstanceError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps, replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, Cell
 from nest_opt.problem import Configuration
-from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,8 @@ class FreeCell:
         The configurations that each stage may choose among; cp and ep are the same.
     replicas, stages
         d and S.
+    schedule
+        The pipeline schedule.
     """
 
     microbatch: int
@@ -32,6 +33,7 @@ class FreeCell:
     rounds: int
     replicas: int
     stages: int
+    schedule: Schedule = field(default=ONE_F_ONE_B, kw_only=True)
 
     @property
     def least_devices(self) -> int:
@@ -85,7 +87,7 @@ def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
         ):
             for zero in problem.zeros:
                 if fits_replicas(zero, cell.replicas):
-                    yield Cell(cell.microbatch, k, cell.rounds, device_map, zero)
+                    yield Cell(cell.microbatch, k, cell.rounds, device_map, zero, cell.schedule)
 
 
 def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
@@ -109,18 +111,16 @@ def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
     for order, pitch, allowed in maps:
         yield PathCell(
             cell.microbatch, cell.choices, cell.rounds, cell.replicas, cell.stages,
-            order, pitch, allowed,
+            order, pitch, allowed, schedule=cell.schedule,
         )  # fmt: skip
 
 
 def free_cells(costs: Costs) -> Iterator[FreeCell]:
-    """Yield every cell of the free family (44): b, d, S and what each stage may choose.
+    """Yield every cell of the free family (44): b, d, S, schedule and what each stage may choose.
 
     Configurations that may change from stage to stage are choices of one cell.
     """
     problem, table = costs.problem, costs.table
-    if problem.search.schedules != (ONE_F_ONE_B,):
-        raise InstanceError("search.schedule: the integer program knows 1f1b alone: use 1f1b")
     devices = problem.cluster.device_count
     pairs: dict[tuple[int, Configuration], list[tuple[int, Configuration]]] = {}
     for microbatch, k in table.replicas:
@@ -132,5 +132,11 @@ def free_cells(costs: Costs) -> Iterator[FreeCell]:
             assert rounds is not None
             least = min(k.block_size for k in choices)
             for stages in range(1, min(table.layer_count, devices // (least * replicas)) + 1):
-                if not problem.search.pp or stages in problem.search.pp:
-                    yield FreeCell(microbatch, choices, rounds, replicas, stages)
+                if problem.search.pp and stages not in problem.search.pp:
+                    continue
+                for schedule in problem.search.schedules:
+                    fits = stages * schedule.chunks <= table.layer_count
+                    if fits and runs(schedule, stages, rounds):
+                        yield FreeCell(
+                            microbatch, choices, rounds, replicas, stages, schedule=schedule
+                        )

@@ -7,18 +7,24 @@ from typing import NamedTuple, TypeVar
 
 from nest_opt.cost.cuts import GraphCuts
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight
-from nest_opt.cost.sharding import CopyLevels, Sharding, round_times, sharded_pair, step_sync
+from nest_opt.cost.schedule import drains, in_flight
+from nest_opt.cost.sharding import (
+    CopyLevels,
+    Sharding,
+    exchange_time,
+    round_times,
+    sharded_pair,
+    step_sync,
+)
 from nest_opt.cost.table import CLASSES, PairCosts, ParameterClass, Row
 from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.levels import NO_HOP, Levels, StageLevels, stage_levels
 from nest_opt.milp.ranks import least_levels
-from nest_opt.plan.evaluate import Costs
+from nest_opt.plan.evaluate import Costs, exchange_level
 from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Group, Recompute
-from nest_opt.problem.schedule import ONE_F_ONE_B
 from nest_opt.problem.zero import NOT_SHARDED
 
 Terms = TypeVar("Terms")
@@ -87,12 +93,15 @@ class LevelTerms:
         Per level, configuration and cut.
     sync_ps
         Per class and level, the terms of Y of that class.
+    exchange_ps
+        Per level and configuration, (66); nothing where no parameters are tied.
     """
 
     plain_ps: Mapping[Option, Row]
     collective_ps: Mapping[Group, tuple[Mapping[Option, Row], ...]]
     hop_ps: tuple[Mapping[Configuration, Row], ...]
     sync_ps: Mapping[ParameterClass, tuple[SyncTerms, ...]]
+    exchange_ps: tuple[Mapping[Configuration, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,10 +126,11 @@ class CellCoefficients:
         Devices in a group of each level, and K.
     holds
         Per class and configuration, whether each layer has such parameters.
-    backward_ps
-        Per configuration, plain backward time of each layer.
+    backward_ps, weight_gradient_ps
+        Per configuration, plain backward time of each layer, and the part of it
+        that makes gradients of weights.
     in_flight
-        Microbatches in flight at each stage.
+        Microbatches (of each a chunk) in flight at each stage.
     states_bytes
         Per configuration and layer.
     stash_bytes, work_bytes
@@ -131,6 +141,10 @@ class CellCoefficients:
     most_ps
         The most that F of a stage may be in the plans that are looked for, None
         if nothing is known of it.
+    ends_share
+        Whether first and last stage are two and share tied parameters.
+    exchange_ps
+        (66); where the program chooses levels or configurations, the least it can be.
     graph
         The layer graph with its cuts, which hops are by; None where stages are
         intervals of the listed order and cut c is before layer c.
@@ -150,6 +164,7 @@ class CellCoefficients:
     devices: int
     holds: Mapping[tuple[ParameterClass, Configuration], tuple[bool, ...]]
     backward_ps: Mapping[Configuration, Row]
+    weight_gradient_ps: Mapping[Configuration, Row]
     in_flight: tuple[int, ...]
     states_bytes: Mapping[Configuration, Row]
     stash_bytes: Mapping[Option, Row]
@@ -157,10 +172,40 @@ class CellCoefficients:
     free_bytes: int
     most_ps: int | None = None
     graph: GraphCuts | None = None
+    ends_share: bool = False
+    exchange_ps: int = 0
+
+    @property
+    def has_exchange(self) -> bool:
+        """Whether the ends of a pipeline may pay for tied gradients, in an objective with sync."""
+        found = [self.exchange_ps]
+        if self.by_level:
+            found += [value for row in self.by_level.exchange_ps for value in row.values()]
+        return self.ends_share and self.weights.sync and any(found)
 
     def configurations(self, stage: int) -> tuple[Configuration, ...]:
         """Return the configurations that a stage chooses among."""
         return tuple(dict.fromkeys(option.configuration for option in self.options[stage]))
+
+    @property
+    def chunks(self) -> int:
+        """S * v, the chunks of all stages."""
+        return self.stages * self.cell.schedule.chunks
+
+    def stage_of(self, chunk: int) -> int:
+        """Return the stage of a chunk."""
+        return chunk % self.stages
+
+    @property
+    def has_fill(self) -> bool:
+        """Whether the objective knows a fill that is neither F nor a share of it: (72)."""
+        weights = self.weights
+        return bool(weights.hidden_weight and (weights.sum_weight or weights.fill_weight))
+
+    @property
+    def hides_sync(self) -> bool:
+        """Whether the objective's sync is X of (16) and no Y."""
+        return self.objective == "fill-drain" and drains(self.cell.schedule)
 
     @property
     def is_uniform(self) -> bool:
@@ -169,26 +214,34 @@ class CellCoefficients:
 
     def times_ps(self) -> Iterator[int]:
         """Yield every time that is a coefficient of the program."""
-        loads = [terms for stage in self.load for terms in stage]
-        syncs = [terms for stage in self.sync for terms in stage]
         if self.by_level:
-            yield from _every(self.by_level.plain_ps)
-            for levels in self.by_level.collective_ps.values():
-                for rows in levels:
-                    yield from _every(rows)
-            for hops in self.by_level.hop_ps:
-                yield from _every(hops)
-            syncs = [terms for levels in self.by_level.sync_ps.values() for terms in levels]
+            yield from self._times_by_level(self.by_level)
         else:
-            for load in loads:
+            for load in (terms for stage in self.load for terms in stage):
                 yield from _every(load.layer_ps)
                 yield from _every(load.hop_in_ps or {})
                 yield from _every(load.hop_out_ps or {})
+        if self.has_fill:
+            twice = self.weights.hidden_weight
+            yield from (twice * time for time in _every(self.weight_gradient_ps))
         if self.weights.sync:
-            for sync in syncs:
+            yield self.exchange_ps
+            of = self.by_level.sync_ps.values() if self.by_level else self.sync
+            for sync in (terms for several in of for terms in several):
                 yield from sync.fixed_ps.values()
                 yield from _every(sync.layer_ps)
             yield from _every(self.backward_ps)
+
+    def _times_by_level(self, by_level: LevelTerms) -> Iterator[int]:
+        yield from _every(by_level.plain_ps)
+        for levels in by_level.collective_ps.values():
+            for rows in levels:
+                yield from _every(rows)
+        for hops in by_level.hop_ps:
+            yield from _every(hops)
+        if self.weights.sync:
+            for row in by_level.exchange_ps:
+                yield from row.values()
 
     def sizes_bytes(self) -> Iterator[int]:
         """Yield every size that is a coefficient of the program."""
@@ -216,7 +269,7 @@ class CoefficientSource:
         """Return the levels of a cell's stages; of a free cell, the least ones."""
         if isinstance(cell, FreeCell):
             return ()
-        key = (cell.configurations, cell.device_map, cell.zero)
+        key = (cell.configurations, cell.device_map, cell.zero, cell.schedule.is_interleaved)
         if key not in self._levels:
             self._levels[key] = stage_levels(self._costs.network, cell)
         return self._levels[key]
@@ -238,10 +291,11 @@ class CoefficientSource:
         every = tuple(dict.fromkeys(option for stage in options for option in stage))
         objective = self._costs.problem.job.objective
         flights = tuple(
-            in_flight(ONE_F_ONE_B, stage, stages, cell.rounds) for stage in range(stages)
+            in_flight(cell.schedule, stage, stages, cell.rounds) for stage in range(stages)
         )
         pairs = {k: sharded_pair(table, (b, k), sharding) for k in configurations}
-        states = {k: self._layers(pairs[k].states_bytes) for k in configurations}
+        alone = stages == 1
+        states = {k: self._layers(pairs[k].states_bytes, alone) for k in configurations}
         stash = {o: self._layers(pairs[o.configuration].stash_bytes[o.mode]) for o in every}
         work = {o: self._layers(pairs[o.configuration].work_bytes[o.mode]) for o in every}
         everything = max(
@@ -262,21 +316,24 @@ class CoefficientSource:
             )
             sync = tuple(
                 _distinct(
-                    self._sync(b, choices[stage], sharding, member) for member in levels[stage].sync
+                    self._sync(b, choices[stage], sharding, member, alone=alone)
+                    for member in levels[stage].sync
                 )
                 for stage in range(stages)
             )
         return CellCoefficients(
             cell=cell,
             objective=objective,
-            weights=objective_weights(objective, stages, cell.rounds),
+            weights=objective_weights(objective, stages, cell.rounds, cell.schedule),
             layers=table.layer_count,
             stages=stages,
             options=options,
             levels=levels,
             load=load,
             sync=sync,
-            by_level=self._by_level(b, every, configurations, replicas) if is_free else None,
+            by_level=(
+                self._by_level(b, every, configurations, replicas, alone) if is_free else None
+            ),
             group_sizes=self._costs.network.group_sizes,
             devices=self._costs.problem.cluster.device_count,
             holds={
@@ -285,13 +342,34 @@ class CoefficientSource:
                 for k in configurations
             },
             backward_ps={k: self._layers(pairs[k].backward_ps) for k in configurations},
+            weight_gradient_ps={
+                k: self._layers(pairs[k].weight_gradient_ps) for k in configurations
+            },
             in_flight=flights,
             states_bytes=states,
             stash_bytes=stash,
             work_bytes=work,
             free_bytes=min(table.usable_bytes - table.reserve_bytes, everything),
             graph=self._costs.graph,
+            ends_share=table.tied is not None and not alone,
+            exchange_ps=0 if alone else self._exchange(cell, configurations),
         )
+
+    def _exchange(self, cell: ProgramCell, configurations: tuple[Configuration, ...]) -> int:
+        """Return (66) of a cell, at the least level where devices are not known."""
+        if self._costs.table.tied is None:
+            return 0
+        if isinstance(cell, FreeCell):
+            return min(
+                exchange_time(
+                    self._costs.table, k, _unsharded(cell.replicas),
+                    least_levels(self._capacities(), k, cell.replicas).hop,
+                )
+                for k in configurations
+            )  # fmt: skip
+        sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
+        level = exchange_level(self._costs.network, cell.device_map)
+        return exchange_time(self._costs.table, cell.configuration, sharding, level)
 
     def _options(
         self, microbatch: int, choices: tuple[tuple[Configuration, ...], ...]
@@ -308,9 +386,14 @@ class CoefficientSource:
             for stage in choices
         )
 
-    def _layers(self, row: Row) -> Row:
-        """Return the entry of each layer, from one entry a row of the table."""
-        return tuple(row[place] for place in self._costs.search_table.layer_rows)
+    def _layers(self, row: Row, alone: bool = False) -> Row:
+        """Return the entry of each layer, from one entry a row of the table.
+
+        `alone` says that one stage has all layers, so that tied parameters are there once.
+        """
+        table = self._costs.search_table
+        rows = table.own_rows(0, table.layer_count) if alone else table.layer_rows
+        return tuple(row[place] for place in rows)
 
     def _load(
         self,
@@ -386,12 +469,13 @@ class CoefficientSource:
         sharding: Sharding,
         member: Levels,
         classes: tuple[ParameterClass, ...] = CLASSES,
+        alone: bool = False,
     ) -> SyncTerms:
         """Return the terms of Y at a pair of levels, found once."""
-        key = (microbatch, configurations, sharding, member, classes)
+        key = (microbatch, configurations, sharding, member, classes, alone)
         if key not in self._sync_terms:
             self._sync_terms[key] = self._find_sync(
-                microbatch, configurations, sharding, member, classes
+                microbatch, configurations, sharding, member, classes, alone
             )
         return self._sync_terms[key]
 
@@ -402,6 +486,7 @@ class CoefficientSource:
         sharding: Sharding,
         member: Levels,
         classes: tuple[ParameterClass, ...],
+        alone: bool,
     ) -> SyncTerms:
         table = self._costs.search_table
         fixed: dict[tuple[ParameterClass, Configuration], int] = {}
@@ -413,7 +498,7 @@ class CoefficientSource:
                 parameters = table.pairs[microbatch, k].parameters[name]
                 if name in classes and cost is not None and any(self._layers(parameters)):
                     fixed[name, k] = cost.fixed_ps
-                    total = _sum(total, self._layers(cost.row_ps))
+                    total = _sum(total, self._layers(cost.row_ps, alone))
             layers[k] = tuple(total)
         return SyncTerms(fixed, layers)
 
@@ -452,6 +537,7 @@ class CoefficientSource:
                 (k,),
                 _unsharded(replicas),
                 least_levels(self._capacities(), k, replicas).sync,
+                alone=len(options) == 1,
             )
             for k in configurations
         ]
@@ -468,6 +554,7 @@ class CoefficientSource:
         options: tuple[Option, ...],
         configurations: tuple[Configuration, ...],
         replicas: int,
+        alone: bool,
     ) -> LevelTerms:
         table, levels = self._costs.search_table, range(self._costs.network.level_count)
         pairs = {k: table.pairs[microbatch, k] for k in configurations}
@@ -492,12 +579,23 @@ class CoefficientSource:
             sync_ps={
                 name: tuple(
                     self._sync(
-                        microbatch, configurations, _unsharded(replicas), (level, level), (name,)
+                        microbatch,
+                        configurations,
+                        _unsharded(replicas),
+                        (level, level),
+                        (name,),
+                        alone,
                     )
                     for level in levels
                 )
                 for name in CLASSES
             },
+            exchange_ps=tuple(
+                {k: exchange_time(table, k, _unsharded(replicas), level) for k in configurations}
+                for level in levels
+            )
+            if table.tied and not alone
+            else (),
         )
 
 

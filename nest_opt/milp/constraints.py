@@ -14,11 +14,11 @@ from typing import Any
 import pyomo.environ as pyo
 
 from nest_opt.errors import ModelError
-from nest_opt.milp.assignment import cumulative
+from nest_opt.milp.assignment import cumulative, in_stage
 from nest_opt.milp.cells import FreeCell, PathCell
 from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.devices import group_devices, inner_groups
-from nest_opt.milp.index_sets import cut_pairs, cuts_of, layers_of, stages_of
+from nest_opt.milp.index_sets import chunks_of, cut_pairs, cuts_of, layers_of
 from nest_opt.milp.near import blocks_of, free_cell, hops_of, kinds_of, levels_of
 from nest_opt.milp.options import chosen
 from nest_opt.milp.path import ranks_inside
@@ -47,21 +47,31 @@ def add_colocation(
 
     Stages are intervals, so the layers are in one stage, as (20) asks, exactly
     if no stage ends between them. In any order these are the cuts that have
-    some of the layers and not all.
+    some of the layers and not all. Stages of several chunks are no intervals:
+    there, of layers that follow each other each is in the stages of the other.
     """
-    places = [costs.problem.model.index[layer] for layer in constraint.layers]
-    if k.graph is None:
-        _forbid_cuts(model, k, range(min(places) + 1, max(places) + 1), name)
+    places = sorted(costs.problem.model.index[layer] for layer in constraint.layers)
+    if k.graph is not None:
+        every = sum(1 << place for place in set(places))
+        parting = [n for n, cut in enumerate(k.graph.cuts) if cut & every not in (0, every)]
+        _forbid_cuts(model, k, parting, name)
         return
-    every = sum(1 << place for place in places)
-    parting = [number for number, cut in enumerate(k.graph.cuts) if cut & every not in (0, every)]
-    _forbid_cuts(model, k, parting, name)
+    if not k.cell.schedule.is_interleaved:
+        _forbid_cuts(model, k, range(places[0] + 1, places[-1] + 1), name)
+        return
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    for first, second in pairwise(places):
+        for stage in range(k.stages):
+            here, there = (in_stage(model, k, layer, stage) for layer in (first, second))
+            if not isinstance(here, int) or not isinstance(there, int):
+                rows.add(here == there)
 
 
 def add_forbidden_boundary(
     constraint: ForbiddenBoundary, model: Any, costs: Costs, k: CellCoefficients, name: str
 ) -> None:
-    """Add (32): sum over i of cut[l + 1, i] = 0 for the named layer l, which is (21).
+    """Add (32): sum over i of cut[l + 1, i] = 0 for the named layer l and all chunks i: (21).
 
     In any order: a[l, i] <= sum over the layers j after l in the list of
     a[j, i], for each stage i but the last.
@@ -72,7 +82,7 @@ def add_forbidden_boundary(
         return
     rows = pyo.ConstraintList()
     model.add_component(name, rows)
-    for stage in stages_of(k, last):
+    for stage in chunks_of(k, last):
         if stage < k.stages - 1:
             later = [layer for layer in layers_of(k, stage) if layer > last]
             rows.add(model.a[last, stage] <= sum(model.a[layer, stage] for layer in later))
@@ -84,12 +94,13 @@ def add_hop_latency(
     """Add (33): sum over c of cut[c, i] = 0 for each stage i with a hop out above the limit.
 
     The hop is the worst of all replicas and ranks, as (22) says. Every stage
-    but the last has a boundary, so such a cell has no solution.
+    but the last has a boundary, and that one as well if it has several chunks,
+    so such a cell has no solution.
     """
     levels = costs.problem.cluster.network.levels
     above = [
         stage
-        for stage in range(k.stages - 1)
+        for stage in range(min(k.stages, k.chunks - 1))
         if levels[k.levels[stage].hop_out].latency_s > constraint.limit_s
     ]
     model.add_component(
@@ -106,16 +117,17 @@ def add_anti_colocation(
     """Add (41): C[p, i - 1] >= C[q, i] for each stage i and named p < q, which is (35).
 
     Pairs that follow each other among the named are enough: a stage with two
-    of them has such a pair. In any order: sum over the named of a[l, i] <= 1.
+    of them has such a pair. Where a stage has several chunks, and in any order,
+    the named layers in it are at most one, sum over l and c of a[l, c] <= 1.
     """
     places = sorted(costs.problem.model.index[layer] for layer in constraint.layers)
     rows = pyo.ConstraintList()
     model.add_component(name, rows)
-    if k.graph is not None:
+    if k.cell.schedule.is_interleaved or k.graph is not None:
         for stage in range(k.stages):
-            together = [place for place in places if stage in stages_of(k, place)]
-            if len(together) > 1:
-                rows.add(sum(model.a[place, stage] for place in together) <= 1)
+            held = sum(in_stage(model, k, layer, stage) for layer in places)
+            if not isinstance(held, int):
+                rows.add(held <= 1)
         return
     for first, second in pairwise(places):
         for stage in range(k.stages):
@@ -135,8 +147,8 @@ def add_pinned_layers(
     model.add_component(name, rows)
     stage = constraint.stage_of(k.stages)
     for layer in (costs.problem.model.index[layer] for layer in constraint.layers):
-        possible = stage is not None and stage in stages_of(k, layer)
-        rows.add(model.a[layer, stage] == 1 if possible else _none_here(model, k))
+        here = 0 if stage is None else in_stage(model, k, layer, stage)
+        rows.add(_none_here(model, k) if isinstance(here, int) else here == 1)
 
 
 def add_cell_rule(
@@ -261,16 +273,16 @@ def _none_here(model: Any, k: CellCoefficients) -> Any:
 
 
 def _forbid_cuts(model: Any, k: CellCoefficients, cuts: Sequence[int], name: str) -> None:
-    """Add a row for each cut that says that no stage ends there."""
-    stages: dict[int, list[int]] = {cut: [] for cut in cuts}
-    for cut, stage in cut_pairs(k):
-        if cut in stages:
-            stages[cut].append(stage)
+    """Add a row for each cut that says that no chunk ends there."""
+    chunks: dict[int, list[int]] = {cut: [] for cut in cuts}
+    for cut, chunk in cut_pairs(k):
+        if cut in chunks:
+            chunks[cut].append(chunk)
     model.add_component(
         name,
         pyo.Constraint(
-            [cut for cut in cuts if stages[cut]],
-            rule=lambda m, cut: sum(m.cut[cut, stage] for stage in stages[cut]) == 0,
+            [cut for cut in cuts if chunks[cut]],
+            rule=lambda m, cut: sum(m.cut[cut, chunk] for chunk in chunks[cut]) == 0,
         ),
     )
 
@@ -318,6 +330,11 @@ def add_constraints(model: Any, costs: Costs, k: CellCoefficients, relaxed: bool
                 "register a function in nest_opt.milp.constraints."
                 f"{'FREE_FAMILIES' if is_free else 'FAMILIES'}"
                 + (", or search the aligned family" if is_free else "")
+            )
+        if rule.startswith("user:") and k.cell.schedule.is_interleaved:
+            raise ModelError(
+                f"constraints[{number}]: found {rule!r} with schedule {k.cell.schedule}, rows of "
+                "one's own are written for one chunk a stage: remove one of the two"
             )
         if relaxed and rule in _ON_DEVICES:
             continue

@@ -158,6 +158,20 @@ def add_near(model: Any, k: CellCoefficients, _: Units) -> None:
             ]
             above = model.sync_above[name, stage, shape, number, level]
             _add(model, k, places, near.together, level, above)
+        if k.has_exchange:
+            _add_ends(model, k, level)
+
+
+def _add_ends(model: Any, k: CellCoefficients, level: int) -> None:
+    """Add that first and last stage are near each other if the exchange is below a level.
+
+    Both have one tp, so that they have slots in common: equal ranks meet.
+    """
+    for replica in range(free_cell(k).replicas):
+        for shape, members in enumerate(shapes_of(k)):
+            for slot in ranks_of(k).slots(members[0]):
+                first, last = ((replica, end, shape, slot) for end in (0, k.stages - 1))
+                _add_alike(model, k, first, last, level, model.exchange_above[level])
 
 
 def group_devices(k: CellCoefficients, level: int) -> tuple[int, ...]:

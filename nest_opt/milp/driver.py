@@ -8,7 +8,6 @@ a relaxed program, that goes first: most cells need no other one.
 
 import time
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from heapq import heapify, heappop
 
@@ -19,7 +18,7 @@ from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.extract import confirm, overfull_stages, rounded
 from nest_opt.milp.families import FAMILIES, Family
-from nest_opt.milp.limits import NO_LIMIT, SearchLimits, claimed_ps, proved_ps
+from nest_opt.milp.limits import NO_LIMIT, SearchLimits, claimed_ps, cutoff_ps, proved_ps, value_ps
 from nest_opt.milp.memory import forbid_overfull
 from nest_opt.milp.result import (
     ExactSearch,
@@ -201,10 +200,10 @@ class _Search:
         """
         if self._watch is None:
             return
-        unit = formulation.units.time_ps
+        unit, chunks = formulation.units.time_ps, formulation.coefficients.cell.schedule.chunks
         known = [self._value()]
         if progress.objective is not None and not relaxed:
-            known.append(round(progress.objective * unit))
+            known.append(value_ps(progress.objective * unit, chunks))
         of_cell, *_ = self._queue[0]
         if progress.dual_bound is not None:
             of_cell = max(of_cell, claimed_ps(progress.dual_bound, unit))
@@ -309,20 +308,26 @@ class _Search:
                 return answer, None if overfull else raw
             for stage in overfull:
                 of_stage = evaluation.stages[stage]
-                layers = raw.stage_layers[stage]
+                order = range(raw.ends[-1]) if raw.layer_order is None else raw.layer_order
                 option = next(
                     option
                     for option in formulation.coefficients.options[stage]
                     if option[:2] == (raw.configurations[stage], of_stage.recompute)
                 )
-                forbid_overfull(formulation.model, formulation.coefficients, stage, layers, option)
+                forbid_overfull(
+                    formulation.model,
+                    formulation.coefficients,
+                    stage,
+                    [order[low:high] for low, high in of_stage.intervals],
+                    option,
+                )
 
     def _run(self, formulation: Formulation, relaxed: bool) -> SolverAnswer:
         """Hand a program over and solve it once."""
         session = HighsSession(formulation.model)
         # The incumbent is worth more as a cutoff than as a MIP start, also in its own
         # cell: what is not better is of no interest.
-        cutoff = Fraction(self._threshold()) - Fraction(1, 2)
+        cutoff = cutoff_ps(self._threshold(), formulation.coefficients.cell.schedule.chunks)
         answer = session.solve(
             SolverOptions(
                 self._remaining_s(), self._limits.node_limit, relative_gap=self._limits.gap

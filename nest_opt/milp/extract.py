@@ -36,8 +36,8 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
     """
     k, model = formulation.coefficients, formulation.model
     upto = [
-        {v for v in range(k.layers) if whole(solution, cumulative(model, k, v, stage))}
-        for stage in range(k.stages)
+        {v for v in range(k.layers) if whole(solution, cumulative(model, k, v, chunk))}
+        for chunk in range(k.chunks)
     ]
     ends, layer_order = ends_and_order(
         after - before for before, after in pairwise([set[int](), *upto])
@@ -55,14 +55,29 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
     if isinstance(k.cell, PathCell):
         cell = k.cell
         return Placement(
-            cell.microbatch, configurations, cell.replicas, cell.order, cell.pitch, ends, modes
+            cell.microbatch,
+            configurations,
+            cell.replicas,
+            cell.order,
+            cell.pitch,
+            ends,
+            modes,
+            schedule=cell.schedule,
         )
     if isinstance(k.cell, FreeCell):
         devices = listed_devices(
             k, configurations, {at: whole(solution, n) for at, n in model.n.items()}
         )
         return Placement(
-            k.cell.microbatch, configurations, k.cell.replicas, "listed", 0, ends, modes, devices
+            k.cell.microbatch,
+            configurations,
+            k.cell.replicas,
+            "listed",
+            0,
+            ends,
+            modes,
+            devices,
+            schedule=k.cell.schedule,
         )
     return k.cell.placement(ends, modes, layer_order)
 
@@ -132,6 +147,7 @@ def confirm(
     SolverError
         If the placement is illegal, or its value is not the solver's.
     """
+    k = formulation.coefficients
     evaluation = evaluate(costs, raw)
     violations = check(costs, raw, evaluation)
     if violations:
@@ -139,12 +155,14 @@ def confirm(
             f"HiGHS returned {raw}, which is illegal ({violations[0]}): "
             "please report this problem file"
         )
-    claimed = solution.objective * formulation.units.time_ps
-    difference = claimed - evaluation.value_ps
+    claimed, chunks = solution.objective * formulation.units.time_ps, k.cell.schedule.chunks
+    # With v chunks a value is a multiple of 1 / v, rounded up.
+    above = claimed - evaluation.value_ps
+    below = evaluation.value_ps - 1 + 1 / chunks - claimed
     # Devices may be nearer than a solution that is not the best one says.
-    unsure = isinstance(formulation.coefficients.cell, FreeCell) and not optimal
-    wrong = -difference if unsure else abs(difference)
-    if wrong > max(0.5, VALUE_TOLERANCE * evaluation.value_ps):
+    unsure = isinstance(k.cell, FreeCell) and not optimal
+    wrong = below if unsure else max(above, below)
+    if wrong > max(0.5 / chunks, VALUE_TOLERANCE * evaluation.value_ps):
         raise SolverError(
             f"HiGHS values {raw} at {claimed} ps, the evaluator at {evaluation.value_ps} ps: "
             "please report this problem file"

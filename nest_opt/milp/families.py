@@ -44,7 +44,14 @@ def _without_devices(cell: ProgramCell) -> FreeCell | None:
     """
     if not isinstance(cell, FreeCell):
         return None
-    return FreeCell(cell.microbatch, cell.choices, cell.rounds, cell.replicas, cell.stages)
+    return FreeCell(
+        cell.microbatch,
+        cell.choices,
+        cell.rounds,
+        cell.replicas,
+        cell.stages,
+        schedule=cell.schedule,
+    )
 
 
 def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
@@ -59,6 +66,7 @@ def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
         cell.microbatch,
         (cell.configuration,),
         cell.zero,
+        cell.schedule,
         device_map.order != "pp-inner",
         device_map.pitch,
     )
@@ -66,7 +74,14 @@ def _aligned_place(cell: ProgramCell) -> tuple[object, ...]:
 
 def _free_place(cell: ProgramCell) -> tuple[object, ...]:
     assert isinstance(cell, FreeCell)
-    return cell.least_devices, cell.stages, cell.replicas, cell.microbatch, cell.choices
+    return (
+        cell.least_devices,
+        cell.stages,
+        cell.replicas,
+        cell.microbatch,
+        cell.choices,
+        cell.schedule,
+    )
 
 
 # Programs of the free family have a variable for each block and innermost group of devices.
@@ -79,7 +94,8 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     Raises
     ------
     ModelError
-        If the free family has too many devices, a ZeRO level above 0, or any order of layers.
+        If the free family has too many devices, a ZeRO level above 0, an interleaved
+        schedule, or any order of layers.
     """
     if family != "free":
         return
@@ -98,6 +114,11 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         raise ModelError(
             "search.layer_order: found 'any', the programs of the free family know stages of the "
             "listed order alone: use the aligned family, or layer_order listed"
+        )
+    if any(schedule.is_interleaved for schedule in costs.problem.search.schedules):
+        raise ModelError(
+            "search.schedule: found interleaved, the programs of the free family know one chunk a "
+            "stage alone: use the aligned family, or remove it"
         )
 
 

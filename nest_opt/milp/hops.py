@@ -1,4 +1,4 @@
-"""Family: the boundary after each stage. Equation (26)."""
+"""Family: the boundary after each chunk, with one chunk a stage after each stage: (26)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from nest_opt.problem import Configuration
 
 
 def add_hops(model: Any, k: CellCoefficients, _: Units) -> None:
-    """Add (26): cut[c, i] = C[c - 1, i] - C[c, i], 1 if stage i ends right before layer c.
+    """Add (26): cut[c, i] = C[c - 1, i] - C[c, i], 1 if chunk i ends right before layer c.
 
     Where stage j on either side chooses its configuration, cut_under[c, i, j, k]
     is 1 if it also has configuration k: sum over k of cut_under[c, i, j, k] =
@@ -30,16 +30,17 @@ def add_hops(model: Any, k: CellCoefficients, _: Units) -> None:
         add_downsets(model, k, k.graph)
         return
 
-    def boundary_rule(model: Any, cut: int, stage: int) -> Any:
-        before, after = (cumulative(model, k, layer, stage) for layer in (cut - 1, cut))
-        return model.cut[cut, stage] == before - after
+    def boundary_rule(model: Any, cut: int, chunk: int) -> Any:
+        before, after = (cumulative(model, k, layer, chunk) for layer in (cut - 1, cut))
+        return model.cut[cut, chunk] == before - after
 
     model.boundary = pyo.Constraint(list(cut_pairs(k)), rule=boundary_rule)
+    # Stages that choose have one chunk each.
     sides = [
         (cut, stage, side)
         for cut, stage in cut_pairs(k)
         for side in (stage, stage + 1)
-        if len(k.configurations(side)) > 1
+        if len(k.configurations(k.stage_of(side))) > 1
     ]
     if not sides:
         return
@@ -89,20 +90,20 @@ def hop_time(
     model: Any,
     k: CellCoefficients,
     units: Units,
-    stage: int,
+    chunk: int,
     side: int,
     hop_ps: Mapping[Configuration, Row],
 ) -> Any:
-    """Return the time that stage `side` pays for the hop from a stage to the next.
+    """Return the time that stage `side` pays for the hop from a chunk to the next.
 
     That is the sum over c of hop_ps[c] cut[c, i].
     """
     configurations = k.configurations(side)
     if len(configurations) == 1:
         row = hop_ps[configurations[0]]
-        return sum(units.time(row[cut]) * model.cut[cut, stage] for cut in cuts_of(k, stage))
+        return sum(units.time(row[cut]) * model.cut[cut, chunk] for cut in cuts_of(k, chunk))
     return sum(
-        units.time(hop_ps[own][cut]) * model.cut_under[cut, stage, side, label_of(own)]
+        units.time(hop_ps[own][cut]) * model.cut_under[cut, chunk, side, label_of(own)]
         for own in configurations
-        for cut in cuts_of(k, stage)
+        for cut in cuts_of(k, chunk)
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pyomo.environ as pyo
@@ -20,9 +20,9 @@ from nest_opt.milp.near import (
     sync_nears,
     sync_places,
 )
-from nest_opt.milp.options import under
+from nest_opt.milp.options import chosen, under
 from nest_opt.milp.runs import Run, longest_runs
-from nest_opt.milp.sync import add_holds, has_sync, sync_time
+from nest_opt.milp.sync import add_holds, has_sync, is_end, sync_time
 from nest_opt.milp.units import Units
 from nest_opt.problem import Configuration
 
@@ -86,10 +86,11 @@ def add_level_load(model: Any, k: CellCoefficients, units: Units) -> None:
 
 
 def add_level_sync(model: Any, k: CellCoefficients, units: Units) -> None:
-    """Add (50): Y[i] >= dense[i, s] + expert[i, s] for each sort s of ranks.
+    """Add (50): Y[i] >= dense[i, s] + expert[i, s] + E for each sort s of ranks.
 
-    Each is a time that grows with the level of the copies, as in (49), of
-    T_l = A_c holds[i, c] + sum over l of y_l a[l, i] at that level.
+    E is (66) at the ends of a pipeline, else nothing. Each is a time that
+    grows with the level of the copies, as in (49), of T_l = A_c holds[i, c] +
+    sum over l of y_l a[l, i] at that level.
     """
     if not has_sync(k):
         return
@@ -106,16 +107,38 @@ def add_level_sync(model: Any, k: CellCoefficients, units: Units) -> None:
         above = [model.sync_above[(*place, level)] for level in levels_of(k)]
         label = f"{name}_{stage}_{shape}_{number}"
         times[place] = _level_time(model, units, label, at, growth, above)
+    exchange = _exchange_time(model, k, units) if k.has_exchange else 0
     for stage in range(k.stages):
-        for shape, members in enumerate(shapes_of(k)):
-            for pair in ranks_of(k).sync(members[0]):
-                numbers = (
-                    (name, stage, shape, sync_nears(k, shape, name).index(near))
-                    for name, near in zip(CLASSES, pair, strict=True)
-                )
-                found = [times[place] for place in numbers if place in times]
-                if found:
-                    model.sync.add(model.Y[stage] >= sum(found))
+        own = exchange if is_end(k, stage) else 0
+        pairs = [
+            (shape, pair)
+            for shape, members in enumerate(shapes_of(k))
+            for pair in ranks_of(k).sync(members[0])
+        ]
+        sums = []
+        for shape, pair in pairs:
+            numbers = (
+                (name, stage, shape, sync_nears(k, shape, name).index(near))
+                for name, near in zip(CLASSES, pair, strict=True)
+            )
+            sums.append([times[place] for place in numbers if place in times])
+        # Ends without copies to sync have the exchange alone.
+        if k.has_exchange and is_end(k, stage) and not any(sums):
+            model.sync.add(model.Y[stage] >= own)
+        for found in filter(None, sums):
+            model.sync.add(model.Y[stage] >= sum(found) + own)
+
+
+def _exchange_time(model: Any, k: CellCoefficients, units: Units) -> Any:
+    """Return (66), which grows with the level of the worst two ranks as in (49)."""
+    rows, choices = _terms(k).exchange_ps, k.configurations(0)
+    at = [sum(units.time(row[own]) * chosen(model, k, 0, own) for own in choices) for row in rows]
+    growth = _over(
+        [[high[own] - low[own] for low, high in pairwise(rows)] for own in choices],
+        [[row[own] - rows[0][own] for row in rows[1:]] for own in choices],
+    )
+    above = [model.exchange_above[level] for level in levels_of(k)]
+    return _level_time(model, units, "exchange", at, growth, above)
 
 
 def _terms(k: CellCoefficients) -> LevelTerms:

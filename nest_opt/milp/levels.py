@@ -43,8 +43,11 @@ class StageLevels:
 def stage_levels(network: Network, cell: AnyCell) -> tuple[StageLevels, ...]:
     """Return the levels of every stage of a cell."""
     device_map = cell.device_map
+    # With several chunks a stage the pipeline goes round: the first stage is next to the last.
+    round_trip = cell.schedule.is_interleaved
+    last = device_map.stages - (not round_trip)
     hops = [
-        [_hop(network, cell, replica, stage) for stage in range(device_map.stages - 1)]
+        [_hop(network, cell, replica, stage) for stage in range(last)]
         for replica in range(device_map.replicas)
     ]
     return tuple(
@@ -52,8 +55,8 @@ def stage_levels(network: Network, cell: AnyCell) -> tuple[StageLevels, ...]:
             _maximal(
                 (
                     *_inside(network, configuration, device_map.block(replica, stage)),
-                    hops[replica][stage - 1] if stage else NO_HOP,
-                    hops[replica][stage] if stage + 1 < device_map.stages else NO_HOP,
+                    hops[replica][stage - 1] if stage or round_trip else NO_HOP,
+                    hops[replica][stage] if stage < last else NO_HOP,
                 )
                 for replica in range(device_map.replicas)
             ),
@@ -89,7 +92,8 @@ def _inside(network: Network, configuration: Configuration, block: Sequence[int]
 
 def _hop(network: Network, cell: AnyCell, replica: int, stage: int) -> int:
     """Return the highest level of the hops from a stage to the next, over ranks."""
-    ends = hop_ends(cell.device_map, cell.configurations, replica, stage, stage + 1)
+    after = (stage + 1) % cell.device_map.stages
+    ends = hop_ends(cell.device_map, cell.configurations, replica, stage, after)
     return max(network.level(pair) for pair in ends)
 
 

@@ -52,6 +52,19 @@ class SearchLimits:
         return max(0.0, self.time_limit_s - (time.perf_counter() - begin))
 
 
+def cutoff_ps(threshold_ps: int, chunks: int) -> Fraction:
+    """Return a number between the objectives of values below a threshold and those of all others.
+
+    A value is the objective, a multiple of 1 / v, rounded up.
+    """
+    return threshold_ps - 1 + Fraction(1, 2 * chunks)
+
+
+def value_ps(objective_ps: float, chunks: int) -> int:
+    """Return the value of an objective that is a multiple of 1 / v, but for rounding."""
+    return -(-round(objective_ps * chunks) // chunks)
+
+
 def claimed_ps(bound: float, unit_ps: int) -> int:
     """Return what a bound of the solver proves, given its tolerance."""
     return ceil((bound - BOUND_TOLERANCE * max(1.0, abs(bound))) * unit_ps)

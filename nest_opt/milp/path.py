@@ -148,6 +148,28 @@ def _add_levels(
         levels = [_near_level(k, near, stage, start) for start in own_starts]
         _add(model, k, model.sync_above, place, at, levels)
 
+    if k.has_exchange:
+        # A last stage of the first one's tp has its size as well.
+        at = [model.at[k.stages - 1, o, label_of(own)] for o, own in starts[-1]]
+        levels = [_ends_level(k, start) for start in starts[-1]]
+        for level in levels_of(k):
+            far = [variable for variable, own in zip(at, levels, strict=True) if own >= level]
+            if far:
+                model.path.add(model.exchange_above[level] >= sum(far))
+
+
+def _ends_level(k: CellCoefficients, last: Start) -> int:
+    """Return the level of the worst equal ranks of first and last stage."""
+    return max(
+        _level(k, pair)
+        for replica in range(path_cell(k).replicas)
+        for pair in zip(
+            block(k, replica, 0, (0, last[1])),
+            block(k, replica, k.stages - 1, last),
+            strict=True,
+        )
+    )
+
 
 def _inside_level(k: CellCoefficients, replica: int, stage: int, start: Start, kind: Group) -> int:
     groups = block_groups(block(k, replica, stage, start), start[1], kind)

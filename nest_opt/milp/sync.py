@@ -8,7 +8,7 @@ import pyomo.environ as pyo
 from nest_opt.cost.table import ParameterClass
 from nest_opt.milp.assignment import cumulative
 from nest_opt.milp.coefficients import CellCoefficients, SyncTerms, label_of
-from nest_opt.milp.index_sets import layers_of
+from nest_opt.milp.index_sets import layers_of, stage_places
 from nest_opt.milp.options import layer_under
 from nest_opt.milp.units import Units
 from nest_opt.problem import Configuration
@@ -26,25 +26,27 @@ def add_holds(model: Any, k: CellCoefficients) -> None:
     }
     model.holds = pyo.Var(list(held), bounds=(0, 1))
     rows = [
-        (layer, *place)
+        (layer, chunk, *place[1:])
         for place, (name, own) in held.items()
-        for layer in layers_of(k, int(str(place[0])))
+        for layer, chunk in stage_places(k, int(str(place[0])))
         if k.holds[name, own][layer]
     ]
 
-    def holds_rule(model: Any, layer: int, *place: Any) -> Any:
+    def holds_rule(model: Any, layer: int, chunk: int, *name: Any) -> Any:
+        place = k.stage_of(chunk), *name
         _, own = held[place]
-        return model.holds[place] >= layer_under(model, k, layer, place[0], own)
+        return model.holds[place] >= layer_under(model, k, layer, chunk, own)
 
     model.held = pyo.Constraint(rows, rule=holds_rule)
 
 
 def add_sync(model: Any, k: CellCoefficients, units: Units) -> None:
-    """Add (28): Y[i] >= sum over c of A_c holds[i, c] + sum over l of y_l a[l, i].
+    """Add (28): Y[i] >= sum over c of A_c holds[i, c] + sum over l of y_l a[l, i] + E.
 
-    One row for each maximal pair of levels of a rank's copies, with y_l the
-    sum over classes c with R_c > 1; holds[i, c] >= a[l, i] for each layer l
-    with parameters of class c. This is (15) for all stages at once.
+    E is (66) at the ends of a pipeline, else nothing. One row for each
+    maximal pair of levels of a rank's copies, with y_l the sum over classes c
+    with R_c > 1; holds[i, c] >= a[l, i] for each layer l with parameters of
+    class c. This is (15) for all stages at once.
     """
     if not has_sync(k):
         return
@@ -53,7 +55,8 @@ def add_sync(model: Any, k: CellCoefficients, units: Units) -> None:
 
     def sync_rule(model: Any, stage: int, place: int) -> Any:
         terms = k.sync[stage][place]
-        return model.Y[stage] >= sync_time(model, k, units, stage, k.configurations(stage), terms)
+        time = sync_time(model, k, units, stage, k.configurations(stage), terms)
+        return model.Y[stage] >= time + (units.time(k.exchange_ps) if is_end(k, stage) else 0)
 
     rows = [(stage, place) for stage in range(k.stages) for place in range(len(k.sync[stage]))]
     model.sync = pyo.Constraint(rows, rule=sync_rule)
@@ -74,20 +77,21 @@ def sync_time(
         if own in configurations
     )
     return fixed + sum(
-        units.time(terms.layer_ps[own][layer]) * layer_under(model, k, layer, stage, own)
+        units.time(terms.layer_ps[own][layer]) * layer_under(model, k, layer, chunk, own)
         for own in configurations
-        for layer in layers_of(k, stage)
+        for layer, chunk in stage_places(k, stage)
     )
 
 
 def add_exposed_sync(model: Any, k: CellCoefficients, units: Units) -> None:
     """Add (29): X[i] >= Y[i] - sum over l of backward_l C[l, i - 1], X[i] >= 0.
 
-    The sum is the plain backward time of all layers before stage i, each in
-    the configuration of its stage. This is (16) for all stages at once;
-    objectives without X have no such rows.
+    The sum is the plain backward time of all layers before stage i (its first
+    chunk, where it has several), each in the configuration of its stage. This
+    is (16) for all stages at once; objectives without X have no such rows, nor
+    has a schedule whose drain hides nothing.
     """
-    if not has_sync(k) or k.objective != "fill-drain":
+    if not has_sync(k) or not k.hides_sync:
         return
     model.X = pyo.Var(range(k.stages), domain=pyo.NonNegativeReals)
 
@@ -114,7 +118,13 @@ def _backward_before(model: Any, k: CellCoefficients, units: Units, stage: int) 
 
 def has_sync(k: CellCoefficients) -> bool:
     """Whether sync is in the objective and any stage has some."""
-    return k.weights.sync and any(terms.fixed_ps for stage in k.sync for terms in stage)
+    copies = any(terms.fixed_ps for stage in k.sync for terms in stage)
+    return k.has_exchange or (k.weights.sync and copies)
+
+
+def is_end(k: CellCoefficients, stage: int) -> bool:
+    """Whether a stage is the first or the last of several, which pay for tied gradients."""
+    return k.ends_share and stage in (0, k.stages - 1)
 
 
 def _key(

@@ -165,6 +165,7 @@ def _profile(
     )
     work = layer_work(spec, weights, share, kind)
     counts = parameters_per_rank(weights, configuration.tp, configuration.ep)
+    tied = tied_parameters_per_rank(weights, configuration.tp)
     stash, kept = stash_bytes(spec, share, kind), checkpoint_bytes(spec, share, kind)
     peak = work_bytes(spec, share, kind)
     fp32 = training.element_bytes == 4
@@ -177,9 +178,10 @@ def _profile(
         "forward_s": roofline_s(work.forward, accelerator, fp32),
         "backward_input_s": roofline_s(work.backward_input, accelerator, fp32),
         "backward_weight_s": roofline_s(work.backward_weight, accelerator, fp32),
-        # A tied head holds a copy of the embedding's weight.
-        "dense_parameters": counts.dense + tied_parameters_per_rank(weights, configuration.tp),
+        # A tied head holds a copy of the embedding's weight, on a stage without the embedding.
+        "dense_parameters": counts.dense + tied,
         "expert_parameters": counts.expert,
+        **({"tied_parameters": tied} if tied else {}),
         "collectives": layer_collectives(spec, share, kind, accelerator),
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},

@@ -100,6 +100,13 @@ def _check_degrees(costs: Costs, placement: Placement) -> Iterator[Violation]:
                 f"use one {name}"
                 + (", or add it to search.per_stage" if name in ("tp", "sp") else ""),
             )
+    if costs.problem.model.has_tied and configurations[0].tp != configurations[-1].tp:
+        yield Violation(
+            "degrees",
+            f"tp {configurations[0].tp} in the first stage and {configurations[-1].tp} in the last",
+            "one tp is needed for both, whose layers share tied parameters",
+            "change one of the two",
+        )
     for stage, (here, there) in enumerate(pairwise(configurations)):
         if max(here.tp, there.tp) % min(here.tp, there.tp):
             yield Violation(

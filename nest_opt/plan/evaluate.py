@@ -19,6 +19,7 @@ from nest_opt.cost.sharding import (
     CopyLevels,
     Sharding,
     between_sync,
+    exchange_time,
     fits_replicas,
     round_times,
     run_sync,
@@ -41,6 +42,8 @@ from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, Group, Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
+# The term of Y that is no collective over copies.
+TIED = "tied gradients"
 # Names of the terms of F that are collectives over copies.
 GATHERED = "gathered weights"
 ROUND_TERMS: dict[SyncOperation, str] = {
@@ -322,7 +325,9 @@ def evaluate_stage(
     chunks = [table.layer_rows[low:high] for low, high in intervals]
     rows = tuple(row for chunk in chunks for row in chunk)
     shared, shared_levels = _round_terms(costs, cell, stage, rows)
-    sync_terms, sync_levels = _sync_terms(costs, cell, stage, rows)
+    own_rows = rows if len(chunks) > 1 else table.own_rows(*intervals[0])
+    sync_terms, sync_levels = _sync_terms(costs, cell, stage, own_rows)
+    exchange_terms, exchange_levels = _exchange_terms(costs, cell, stage)
     flight = in_flight(cell.schedule, stage, cell.device_map.stages, cell.rounds)
     stash = pair.stash_bytes[mode]
     time_terms, levels = max(
@@ -336,7 +341,7 @@ def evaluate_stage(
         intervals=tuple(intervals),
         recompute=mode,
         time_terms_ps={**time_terms, **shared},
-        sync_terms_ps=sync_terms,
+        sync_terms_ps={**sync_terms, **exchange_terms},
         weight_gradient_ps=sum(pair.weight_gradient_ps[row] for row in rows),
         backward_before_ps=sum(
             pair.backward_ps[row]
@@ -345,14 +350,14 @@ def evaluate_stage(
         ),
         in_flight=flight,
         memory_terms_bytes={
-            "states": sum(memory.states_bytes[row] for row in rows),
+            "states": sum(memory.states_bytes[row] for row in own_rows),
             # Which chunks the stashes in flight are of changes all the time.
             "stash": flight * max(sum(stash[row] for row in chunk) for chunk in chunks),
             "work": max(memory.work_bytes[mode][row] for row in rows),
             "reserve": table.reserve_bytes,
         },
         usable_bytes=table.usable_bytes,
-        levels={**levels, **shared_levels, **sync_levels},
+        levels={**levels, **shared_levels, **sync_levels, **exchange_levels},
     )
 
 
@@ -475,6 +480,38 @@ def _sync_terms(
                     levels[term] = level
         found.append((terms, levels))
     return max(found, key=lambda rank: sum(rank[0].values()))
+
+
+def _exchange_terms(
+    costs: Costs, cell: AnyCell, stage: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the term of Y for tied parameters at the ends of a pipeline, and its level: (66)."""
+    table, device_map = costs.table, cell.device_map
+    last = device_map.stages - 1
+    if table.tied is None or last == 0 or stage not in (0, last):
+        return {}, {}
+    ends = [cell.configurations[0].tp, cell.configurations[last].tp]
+    if ends[0] != ends[1]:
+        raise PlanError(
+            f"tp: found {ends[0]} in the first stage and {ends[1]} in the last, whose layers share "
+            "tied parameters, one tp is needed for both: change one of the two"
+        )
+    level = exchange_level(costs.network, device_map)
+    sharding = Sharding(cell.zero, device_map.replicas, cell.rounds)
+    return {TIED: exchange_time(table, cell.configurations[stage], sharding, level)}, {TIED: level}
+
+
+def exchange_level(network: Network, device_map: Blocks) -> int:
+    """Return the highest level of equal ranks of a pipeline's first and last block."""
+    return max(
+        network.level(pair)
+        for replica in range(device_map.replicas)
+        for pair in zip(
+            device_map.block(replica, 0),
+            device_map.block(replica, device_map.stages - 1),
+            strict=True,
+        )
+    )
 
 
 def _round_terms(

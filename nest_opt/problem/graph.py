@@ -68,7 +68,21 @@ class LayerType(Frozen):
                     f"microbatch {profile.microbatch} and {profile.configuration}, {known[0]} and "
                     f"{known[1]} are needed, as for another microbatch size: make them equal"
                 )
+        tied: dict[int, int] = {}
+        for profile in self.profiles:
+            before = tied.setdefault(profile.tp, profile.tied_parameters)
+            if before != profile.tied_parameters:
+                raise ValueError(
+                    f"profiles: found {profile.tied_parameters} tied parameters for microbatch "
+                    f"{profile.microbatch} and {profile.configuration}, {before} are needed, as in "
+                    f"another profile of tp={profile.tp} (tp alone splits them): make them equal"
+                )
         return self
+
+    @property
+    def has_tied(self) -> bool:
+        """Whether some of the parameters are a copy of another layer's."""
+        return any(profile.tied_parameters for profile in self.profiles)
 
 
 class LayerEntry(Frozen):
@@ -250,7 +264,44 @@ class LayerGraph(Frozen):
                 f"edges: found {twice[0]!r} -> {twice[1]!r} 2 times, 1 is allowed: "
                 "remove one, or add up their sizes"
             )
+        self._validate_tied()
         return self
+
+    @property
+    def has_tied(self) -> bool:
+        """Whether parameters of the last layer are a copy of the first layer's."""
+        return self.types[-1].has_tied
+
+    def _validate_tied(self) -> None:
+        """Refuse tied parameters that are not those of the last layer and of the first."""
+        last = self.layers[-1]
+        for name, kind in self.layer_types.items():
+            if not kind.has_tied:
+                continue
+            held = sum(entry.repeat for entry in self.layers if entry.type == name)
+            if name != last.type or held > 1:
+                others = held - (name == last.type)
+                raise ValueError(
+                    f"layer_types: type {name!r}: found tied_parameters in a type of {others} "
+                    f"layer{'' if others == 1 else 's'} before the last, which alone may have some "
+                    "(a copy of the first layer's): give the last layer a type of its own, or "
+                    "leave them out elsewhere"
+                )
+            if len(self.ids) == 1:
+                raise ValueError(
+                    f"layer_types: type {name!r}: found tied_parameters in the only layer, another "
+                    "layer is needed that they are a copy of: leave them out"
+                )
+            for profile in kind.profiles:
+                first = self.types[0].by_key.get((profile.microbatch, profile.configuration))
+                if first is not None and first.dense_parameters < profile.tied_parameters:
+                    raise ValueError(
+                        f"layer_types: type {name!r}: found {profile.tied_parameters} "
+                        f"tied_parameters for microbatch={profile.microbatch} "
+                        f"{profile.configuration}, at most {first.dense_parameters} are allowed "
+                        f"(dense_parameters of the first layer, {self.ids[0]!r}): they are a copy "
+                        "of its parameters; correct one of the two"
+                    )
 
     def refuse_more_layers(self, most: int) -> None:
         """Refuse a graph of more layers than a kind of problem may have."""

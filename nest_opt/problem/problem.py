@@ -66,6 +66,11 @@ class Problem(Frozen):
                 f"search.per_stage: found {', '.join(self.search.per_stage)} with cost_model "
                 "artifact, which knows one tp and one sp for all stages: remove one of the two"
             )
+        if self.model.has_tied and self.job.cost_model == "artifact":
+            raise ValueError(
+                f"model.layer_types: type {self.model.layers[-1].type!r}: found tied_parameters "
+                "with cost_model artifact, which knows none: remove one of the two"
+            )
         if any(self.zeros) and (self.search.per_stage or self.job.cost_model == "artifact"):
             beside = "search.per_stage" if self.search.per_stage else "cost_model artifact"
             raise ValueError(
@@ -84,6 +89,8 @@ class Problem(Frozen):
             beside = "cost_model artifact"
         elif self.search.per_stage:
             beside = f"search.per_stage {', '.join(self.search.per_stage)}"
+        elif self.model.has_tied:
+            beside = "tied_parameters"
         elif "interleaved" in self.search.schedule:
             beside = "search.schedule interleaved"
         else:

@@ -89,7 +89,8 @@ class Profile(Frozen):
     of the layer without collectives does, for the seconds that its footprint
     says (Korthikanti et al., arXiv:2205.05198, section 5: the attention core).
     In a placement graph, `kind` says of which kind of devices the costs are;
-    without it, of any.
+    without it, of any. `tied_parameters` of the dense ones are a copy of the
+    first layer's: the last layer alone has any.
     """
 
     microbatch: Positive
@@ -103,6 +104,7 @@ class Profile(Frozen):
     backward_weight_s: Seconds
     dense_parameters: Count = 0
     expert_parameters: Count = 0
+    tied_parameters: Count = 0
     collectives: tuple[Collective, ...] = ()
     recompute: dict[Recompute, Footprint]
 
@@ -127,6 +129,12 @@ class Profile(Frozen):
                     f"at least {dropped} bytes are needed (stash of {less} minus stash of "
                     f"{more}): recomputing a layer brings back what it did not keep"
                 )
+        if self.tied_parameters > self.dense_parameters:
+            raise ValueError(
+                f"tied_parameters: found {self.tied_parameters}, at most dense_parameters "
+                f"({self.dense_parameters}) is allowed: tied parameters are part of the dense "
+                "ones; correct one of the two"
+            )
         for mode in offered:
             self._check_repeated(mode, self.recompute[mode].repeated_forward_s)
         return self

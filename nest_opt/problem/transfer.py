@@ -161,6 +161,11 @@ def _refuse_profile(problem: Parts, name: str, profile: Profile) -> None:
             f"{place}: found collectives, none are allowed in a placement graph (a layer is on "
             "one device): remove them"
         )
+    if profile.tied_parameters:
+        raise ValueError(
+            f"{place}: found {profile.tied_parameters} tied_parameters, none are known in a "
+            "placement graph (use colocation for layers that share weights): leave them out"
+        )
     if profile.kind is not None and profile.kind not in problem.cluster.device_kinds:
         raise ValueError(
             f"{place}: found a profile of kind {profile.kind!r}, which is not in "
