@@ -1,6 +1,6 @@
 """Building the cost table of a problem: exact rationals, each rounded once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, product
@@ -217,7 +217,7 @@ def _pair_costs(
             mode: tuple(p.recompute[mode].stash_bytes for p in profiles) for mode in modes
         },
         work_bytes={mode: tuple(p.recompute[mode].work_bytes for p in profiles) for mode in modes},
-        hop_ps=_hop_ps(problem, network, microbatch, configuration),
+        hop_ps=hop_times(network, configuration, cut_bytes(problem, microbatch, configuration.tp)),
     )
 
 
@@ -261,18 +261,17 @@ def cut_bytes(problem: Problem, microbatch: int, tp: int) -> tuple[int, ...]:
     return tuple(accumulate(change))
 
 
-def _hop_ps(
-    problem: Problem, network: Network, microbatch: int, configuration: Configuration
+def hop_times(
+    network: Network, configuration: Configuration, sizes: Sequence[int]
 ) -> tuple[Row, ...]:
-    """Return the time of a hop over each cut; a rank moves its share of the bytes."""
+    """Return, per level, the time of a hop of each size; a rank moves its share of the bytes."""
     shares = configuration.cp * (configuration.tp if configuration.sp else 1)
-    sizes = cut_bytes(problem, microbatch, configuration.tp)
-    hops = []
+    found = []
     for level in range(network.level_count):
         # Repeated layers have equal boundaries.
-        of_size = {size: to_ps(network.hop_s(Fraction(size, shares), level)) for size in set(sizes)}
-        hops.append(tuple(of_size[size] for size in sizes))
-    return tuple(hops)
+        times = {size: to_ps(network.hop_s(Fraction(size, shares), level)) for size in set(sizes)}
+        found.append(tuple(times[size] for size in sizes))
+    return tuple(found)
 
 
 def _sync_costs(
