@@ -96,9 +96,9 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     Raises
     ------
     ModelError
-        If the free family has too many devices, a ZeRO level above 0, or an interleaved schedule;
-        if a level of the aligned family has collectives in rounds, or runs of replicas, where
-        stages choose.
+        If the free family has too many devices, a ZeRO level above 0, an interleaved
+        schedule, or any order of layers; if a level of the aligned family has collectives
+        in rounds, or runs of replicas, where stages choose.
     """
     levels, devices = costs.problem.zeros, costs.problem.cluster.device_count
     if family != "free":
@@ -119,6 +119,11 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         raise ModelError(
             f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
             "know level 0 alone: use the aligned family, or remove the others"
+        )
+    if costs.graph is not None:
+        raise ModelError(
+            "search.layer_order: found 'any', the programs of the free family know stages of the "
+            "listed order alone: use the aligned family, or layer_order listed"
         )
     if any(schedule.is_interleaved for schedule in costs.problem.search.schedules):
         raise ModelError(
