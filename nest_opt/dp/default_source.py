@@ -4,17 +4,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import lru_cache
 from math import isqrt
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
 from nest_opt.cost.sharding import Sharding, fits_replicas
 from nest_opt.dp.chain import INFINITE, Array, Chain
-from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkPlan, EqualCuts, StageSets
+from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkMemory, ChunkPlan, EqualCuts, StageSets
 from nest_opt.dp.cuts import EndsAndOrder, Held, cuts_of
 from nest_opt.dp.group_bounds import GroupBounds, sharding_of
 from nest_opt.dp.least_levels import LeastLevels
@@ -163,8 +165,15 @@ class DefaultSource:
                 0, devices, stages, replicas, *pair, rounds, schedule=schedule, levels=levels
             )
 
+        def fitting() -> npt.NDArray[np.bool_]:
+            usable = self._table.usable_bytes
+            case = MemoryCase(*pair, replicas, rounds, 0, usable, schedule=schedule)
+            fits = self.bounds.have_room(case, self._zeros(replicas), usable)
+            of_choices: npt.NDArray[np.bool_] = fits[np.array(choices) - 1]
+            return of_choices
+
         bounds = self.bounds.closed_forms(pair, rounds, schedule, choices)
-        return Bundle(bounds, group, levels)
+        return Bundle(bounds, group, levels, fitting)
 
     def _zeros(self, replicas: int) -> list[Zero]:
         """Return the ZeRO levels that so many replicas can have."""
@@ -293,7 +302,7 @@ class DefaultSource:
             exchange_ps,
         )
         return self._chunks(pair, sharding, schedule, stages).best(
-            tuple(self._flights(schedule, stages, sharding.rounds)),
+            _flights(schedule, stages, sharding.rounds),
             weights,
             of_cell,
             sharding.replicas,
@@ -304,7 +313,18 @@ class DefaultSource:
         self, pair: tuple[int, Configuration], sharding: Sharding, schedule: Schedule, stages: int
     ) -> ChunkCosts:
         """Return the costs of all ways to cut into equal chunks; the oldest are dropped."""
-        key = (stages, schedule.chunks)
+        cuts = self._equal_cuts(stages, schedule.chunks)
+        of = sharding if sharding.zero else NOTHING_SHARDED
+        return _kept(
+            self._chunk_costs,
+            (pair, of, stages, schedule.chunks),
+            lambda: ChunkCosts(self.matrices(pair, of), cuts),
+            max(MIN_KEPT, KEPT_CHUNKS // self.layers**2),
+        )
+
+    def _equal_cuts(self, stages: int, chunks: int) -> EqualCuts:
+        """Return all ways to cut the layers, listed once."""
+        key = (stages, chunks)
         if key not in self._cuts:
             pinned = [
                 (place, stage)
@@ -312,13 +332,7 @@ class DefaultSource:
                 for place in places
             ]
             self._cuts[key] = EqualCuts(self.layers, *key, self._restriction, pinned)
-        of = sharding if sharding.zero else NOTHING_SHARDED
-        return _kept(
-            self._chunk_costs,
-            (pair, of, key),
-            lambda: ChunkCosts(self.matrices(pair, of), self._cuts[key]),
-            max(MIN_KEPT, KEPT_CHUNKS // self.layers**2),
-        )
+        return self._cuts[key]
 
     def chunk_plan(self, cell: Cell) -> ChunkPlan | None:
         """Return the best plan of an interleaved cell."""
@@ -327,7 +341,7 @@ class DefaultSource:
             return None
         sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
         stages = cell.device_map.stages
-        flights = tuple(self._flights(cell.schedule, stages, cell.rounds))
+        flights = _flights(cell.schedule, stages, cell.rounds)
         return self._chunks(cell.pair, sharding, cell.schedule, stages).plan(flights, *best)
 
     def _best_of(self, cell: Cell) -> tuple[int, int] | None:
@@ -345,10 +359,9 @@ class DefaultSource:
         """Return the least bytes of the heaviest stage of equal chunks, and their ends."""
         if stages == 1:
             return None
-        sharding = Sharding(case.zero, case.replicas, case.rounds)
-        pair = case.microbatch, case.configuration
-        flights = tuple(self._flights(case.schedule, stages, case.rounds))
-        return self._chunks(pair, sharding, case.schedule, stages).least_memory(flights)
+        cuts = self._equal_cuts(stages, case.schedule.chunks)
+        flights = _flights(case.schedule, stages, case.rounds)
+        return ChunkMemory(self._memory_of(case), cuts).least(flights)
 
     def _relaxed(self, group: Group) -> tuple[int, int] | None:
         """Return (least max load, least sum of fills) at the least levels; None if nothing fits.
@@ -359,7 +372,7 @@ class DefaultSource:
         if stages < self.matrices(group.pair, sharding).least_stages:
             return None
         weights = self._weights_of(group)
-        flights = self._flights(group.schedule, stages, group.rounds)
+        flights = _flights(group.schedule, stages, group.rounds)
         key = (
             group.pair, tuple(flights), weights if weights.has_loads else None,
             sharding if sharding.zero else NOTHING_SHARDED,
@@ -380,11 +393,6 @@ class DefaultSource:
                 keys.append((levels, flight, held, shared))
             self._least[key] = matrices.least(keys[::-1], weights)
         return self._least[key] if self._least[key][1] < INFINITE else None
-
-    @staticmethod
-    def _flights(schedule: Schedule, stages: int, rounds: int) -> list[int]:
-        """Return the stashes in flight of each stage."""
-        return [in_flight(schedule, stage, stages, rounds) for stage in range(stages)]
 
     def _least_sync(
         self,
@@ -487,7 +495,7 @@ class DefaultSource:
         shared: list[LevelSet] = [NO_ROUNDS] * count
         if self._matrices_of(cell).has_rounds:
             shared = vectors.sync_sets(cell.device_map, cell.zero)
-        flights = self._flights(cell.schedule, count, cell.rounds)
+        flights = _flights(cell.schedule, count, cell.rounds)
         keys = list(zip(sets, flights, self.held_by(count), shared, strict=True))
         return keys[::-1]
 
@@ -578,7 +586,7 @@ class DefaultSource:
         for pair, degrees in self._replicas.items():
             if not self._restriction.allows_pair(*pair):
                 continue
-            for schedule in self._schedules:
+            for schedule in self._schedules_of_least_memory():
                 if self.every_map_allowed:
                     degrees = self._fewest_replicas(pair, schedule)
                 for replicas in filter(self._restriction.allows_replicas, degrees):
@@ -591,6 +599,12 @@ class DefaultSource:
                             *pair, replicas, rounds, stages, self._table.usable_bytes, zero,
                             schedule,
                         )  # fmt: skip
+
+    def _schedules_of_least_memory(self) -> list[Schedule]:
+        """Return the schedules but those that hold more than 1F1B would, stage by stage."""
+        if ONE_F_ONE_B not in self._schedules:
+            return list(self._schedules)
+        return [s for s in self._schedules if s == ONE_F_ONE_B or s.is_interleaved]
 
     def _fewest_replicas(
         self, pair: tuple[int, Configuration], schedule: Schedule
@@ -622,6 +636,11 @@ class DefaultSource:
         taken = self._restriction
         limited = taken.limits_levels or taken.limits_replicas or taken.device_maps
         return bool(always) and not limited and not any(self._zero)
+
+    def stages_with_room(self, case: MemoryCase, usable_bytes: int) -> list[int]:
+        """Return the S that have room for the most frequent layers."""
+        fits = self.bounds.have_room(case, [case.zero], usable_bytes)
+        return [stages for stages, fit in enumerate(fits.tolist(), start=1) if fit]
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether some legal device map with S stages exists, memory aside."""
@@ -666,25 +685,26 @@ class DefaultSource:
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
-        least = self._memory_of(case).memory(1)
-        layers = least[self._boundaries.alone]
-        return (
-            int(layers[layers < INFINITE].max(initial=0)),
-            self._memory_of(case).all_states_bytes + self._table.reserve_bytes,
-        )
+        return self.bounds.memory_floor(case)
 
     def _memory_of(self, case: MemoryCase) -> PairMatrices:
         """Return the matrices that have a case's memory."""
         sharding = Sharding(case.zero, case.replicas, case.rounds)
         return self.matrices((case.microbatch, case.configuration), sharding)
 
-    def places(self, case: MemoryCase, stages: int) -> list[int]:
+    def places(self, case: MemoryCase, stages: int) -> Sequence[int]:
         """Return the stashes in flight of each stage."""
-        return self._flights(case.schedule, stages, case.rounds)
+        return _flights(case.schedule, stages, case.rounds)
 
     def memory(self, case: MemoryCase, place: int) -> Array:
         """Return the least bytes of every interval with so many stashes in flight."""
         return self._memory_of(case).memory(place)
+
+
+@lru_cache(2**12)
+def _flights(schedule: Schedule, stages: int, rounds: int) -> tuple[int, ...]:
+    """Return the stashes in flight of each stage."""
+    return tuple(in_flight(schedule, stage, stages, rounds) for stage in range(stages))
 
 
 def _kept(store: dict[Key, Value], key: Key, make: Callable[[], Value], most: int | None) -> Value:
