@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from math import isqrt
 from typing import TypeAlias, TypeVar
 
@@ -583,22 +584,20 @@ class DefaultSource:
         More replicas than the devices hold are looked at too: they tell how
         many devices would do.
         """
-        for pair, degrees in self._replicas.items():
-            if not self._restriction.allows_pair(*pair):
-                continue
-            for schedule in self._schedules_of_least_memory():
-                if self.every_map_allowed:
+        for pair in filter(lambda pair: self._restriction.allows_pair(*pair), self._replicas):
+            for schedule, zero in product(self._schedules_of_least_memory(), self._zero):
+                if self._every_map_allowed(zero):
                     degrees = self._fewest_replicas(pair, schedule)
+                else:
+                    degrees = self._replicas[pair]
                 for replicas in filter(self._restriction.allows_replicas, degrees):
                     rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
-                    if rounds is None:
+                    if rounds is None or not fits_replicas(zero, replicas):
                         continue
                     stages = self._devices // (pair[1].block_size * replicas)
-                    for zero in self._zeros(replicas):
-                        yield MemoryCase(
-                            *pair, replicas, rounds, stages, self._table.usable_bytes, zero,
-                            schedule,
-                        )  # fmt: skip
+                    yield MemoryCase(
+                        *pair, replicas, rounds, stages, self._table.usable_bytes, zero, schedule
+                    )
 
     def _schedules_of_least_memory(self) -> list[Schedule]:
         """Return the schedules but those that hold more than 1F1B would, stage by stage."""
@@ -628,6 +627,13 @@ class DefaultSource:
     def every_map_allowed(self) -> bool:
         """Whether there is a legal device map for all degrees that the devices suffice for.
 
+        Under every ZeRO level.
+        """
+        return all(map(self._every_map_allowed, self._zero))
+
+    def _every_map_allowed(self, zero: Zero) -> bool:
+        """Whether there is one under a ZeRO level.
+
         Where dp is limited the fewest replicas cannot stand for more, nor can
         they where states are shared out over replicas, so that counts as a
         limit of maps.
@@ -635,7 +641,7 @@ class DefaultSource:
         always = {"tight", "spread"} & set(self._problem.search.pitch)
         taken = self._restriction
         limited = taken.limits_levels or taken.limits_replicas or taken.device_maps
-        return bool(always) and not limited and not any(self._zero)
+        return bool(always) and not limited and not zero
 
     def stages_with_room(self, case: MemoryCase, usable_bytes: int) -> list[int]:
         """Return the S that have room for the most frequent layers."""
@@ -646,7 +652,7 @@ class DefaultSource:
         """Whether some legal device map with S stages exists, memory aside."""
         if not self.allows_stages(stages) or not self._runs(case.schedule, stages, case.rounds):
             return False
-        if self.every_map_allowed:
+        if self._every_map_allowed(case.zero):
             return True
         if not self._may_have_levels(case.configuration, stages):
             return False

@@ -30,7 +30,9 @@ class Diagnosis:
     devices
         The least number of devices on which something fits, in a network with
         room for them; None if there is no such number, or none can be told
-        since a constraint or the pitches restrict the device map.
+        since a constraint or the pitches restrict the device map. Where states may be
+        shared out over replicas, those beyond the cluster's are not looked at:
+        then it may not be the least.
     configurations
         The configuration of each stage of that placement.
     complete
