@@ -170,7 +170,7 @@ class DefaultSource:
             usable = self._table.usable_bytes
             case = MemoryCase(*pair, replicas, rounds, 0, usable, schedule=schedule)
             fits = self.bounds.have_room(case, self._zeros(replicas), usable)
-            of_choices: npt.NDArray[np.bool_] = fits[np.array(choices) - 1]
+            of_choices: npt.NDArray[np.bool_] = fits[np.array(choices, np.intp) - 1]
             return of_choices
 
         bounds = self.bounds.closed_forms(pair, rounds, schedule, choices)

@@ -18,7 +18,7 @@ from nest_opt.cost.schedule import in_flight
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair
 from nest_opt.cost.table import CostTable, Row, row_times
 from nest_opt.dp.capacity import Layers, Room, room
-from nest_opt.dp.chain import Array
+from nest_opt.dp.chain import INFINITE, Array
 from nest_opt.dp.closed_form import LayerTimes, closed_form_ps, closed_forms, layer_times
 from nest_opt.dp.least_levels import LeastLevels
 from nest_opt.dp.matrices import NOTHING_SHARDED, copy_levels
@@ -103,6 +103,8 @@ class GroupBounds:
         """
         pair, schedule = (case.microbatch, case.configuration), case.schedule
         numbers = np.arange(1, self._table.layer_count + 1)
+        if usable_bytes * schedule.chunks >= INFINITE:
+            return numbers > 0
         rounds = np.full_like(numbers, case.rounds)
         if schedule.is_interleaved:
             # Of its last stage: no other holds fewer.
