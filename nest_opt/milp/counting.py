@@ -11,13 +11,17 @@ import pyomo.environ as pyo
 from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.devices import group_devices
 from nest_opt.milp.near import (
+    SyncPlace,
+    between_places,
+    equal_replicas,
     free_cell,
     kinds_of,
     levels_of,
     ranks_of,
+    run_places,
+    run_replicas,
     shapes_of,
     sync_nears,
-    sync_places,
 )
 from nest_opt.milp.options import chosen
 from nest_opt.milp.units import Units
@@ -45,17 +49,31 @@ def _torn(model: Any, k: CellCoefficients, replica: int, stage: int, level: int)
 
 
 def _add_replicas(model: Any, k: CellCoefficients, level: int) -> None:
-    """Add that the copies of a rank are in one group with a whole block only if all fit."""
-    cell, room = free_cell(k), max(group_devices(k, level - 1))
-    for place in sync_places(k) if k.weights.sync else ():
-        name, stage, shape, number = place
-        slots = len(sync_nears(k, shape, name)[number].slots)
-        copies = {own: slots * ranks_of(k).width(own) for own in shapes_of(k)[shape]}
-        far = [own for own, ranks in copies.items()
-               if own.block_size + (cell.replicas - 1) * ranks > room]  # fmt: skip
-        if far:
-            apart = model.sync_above[(*place, level)] + _torn(model, k, 0, stage, level)
-            model.counting.add(apart >= chosen(model, k, stage, *far))
+    """Add that the copies of a rank are in one group with a whole block only if all fit.
+
+    The same of the equals between runs.
+    """
+    for place in run_places(k):
+        replicas = run_replicas(k, place[0])[0]
+        _add_copies(model, k, level, place, len(replicas), model.sync_above[(*place, level)])
+    for place in between_places(k):
+        replicas = equal_replicas(k, place[0])[0]
+        _add_copies(model, k, level, place, len(replicas), model.between_above[(*place, level)])
+
+
+def _add_copies(
+    model: Any, k: CellCoefficients, level: int, place: SyncPlace, replicas: int, above: Any
+) -> None:
+    """Add what a group must hold for copies in some replicas, and replica 0's whole block."""
+    name, stage, shape, number = place
+    room = max(group_devices(k, level - 1))
+    slots = len(sync_nears(k, shape, name)[number].slots)
+    copies = {own: slots * ranks_of(k).width(own) for own in shapes_of(k)[shape]}
+    far = [own for own, ranks in copies.items()
+           if own.block_size + (replicas - 1) * ranks > room]  # fmt: skip
+    if far:
+        apart = above + _torn(model, k, 0, stage, level)
+        model.counting.add(apart >= chosen(model, k, stage, *far))
 
 
 def _add_run(model: Any, k: CellCoefficients, level: int, first: int, last: int) -> bool:
