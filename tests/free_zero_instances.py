@@ -50,7 +50,7 @@ def free_zero_data(seed: int) -> dict[str, Any]:
         search["zero_expert"] = [rng.randrange(4)]
     # Sharded states are less: of the memory that is left, some stays tight.
     kind = data["cluster"]["device_kinds"]["device"]
-    kind["memory_bytes"] = int(kind["memory_bytes"] * rng.choice((0.5, 0.7, 1, 1, 2)))
+    kind["memory_bytes"] = int(kind["memory_bytes"] * rng.choice((0.7, 1, 1.5, 2, 3)))
     if rng.random() < 0.5:
         # Parameters that take time: their sync is what devices are chosen for.
         factor = rng.choice((2, 4))
@@ -62,3 +62,48 @@ def free_zero_data(seed: int) -> dict[str, Any]:
 def free_zero_problem(seed: int) -> Problem:
     """Return the problem of a seed."""
     return build(Problem, free_zero_data(seed), f"seed {seed}")
+
+
+def runs_problem(kind: str) -> Problem:
+    """Return a problem of one stage with two ranks of a kind, and four replicas in two runs.
+
+    All 8 devices are in use, so that of both ranks not all copies can be near: one may
+    have its runs far apart, and the other the equals between them.
+    """
+    layer = {
+        "output_bytes": {"1": 10},
+        "profiles": [
+            {
+                "microbatch": 1, kind: 2, "forward_s": "20e-12",
+                "backward_input_s": "30e-12", "backward_weight_s": "0",
+                "dense_parameters": 40, "expert_parameters": 70 if kind == "ep" else 0,
+                "recompute": {"none": {"stash_bytes": 10, "work_bytes": 10}},
+            }
+        ],
+    }  # fmt: skip
+    levels = [
+        {
+            "name": name, "size": 2, "bandwidth_bytes_per_s": bandwidth, "latency_s": latency,
+        }
+        for name, bandwidth, latency in (
+            ("pair", 10**12, "0"), ("node", 2 * 10**11, "7e-12"), ("rack", 5 * 10**10, "90e-12"),
+        )
+    ]  # fmt: skip
+    data = {
+        "name": f"runs of {kind}",
+        "model": {"layer_types": {"only": layer}, "layers": [{"id": "one", "type": "only"}]},
+        "cluster": {
+            "device_kinds": {"device": {"memory_bytes": 10**6}},
+            "devices": [{"kind": "device", "count": 8}],
+            "network": {"type": "hierarchical", "levels": levels},
+        },
+        "job": {
+            "global_batch": 4 * (2 if kind == "ep" else 1),
+            "bytes_per_parameter": {"weights": 2, "gradients": 2, "optimizer": 4},
+        },
+        "search": {
+            "microbatch": [1], kind: [2], "dp": [4], "pp": [1], "zero": [1],
+            "zero_instances": [2],
+        },
+    }  # fmt: skip
+    return build(Problem, data, f"runs of {kind}")

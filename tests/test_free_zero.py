@@ -4,12 +4,14 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from free_agreement import FreeComparison, compare_fixed
+from free_agreement import Fixed, FreeComparison, compare_fixed, placements
 from free_brute_force import free_brute_force
-from free_zero_instances import free_zero_problem
+from free_zero_instances import free_zero_problem, runs_problem
 
 from nest_opt import InstanceError, solve
+from nest_opt.cost.table import ParameterClass
 from nest_opt.milp.exact import exact
+from nest_opt.plan.evaluate import Costs, copy_levels, evaluate, sync_group
 from nest_opt.problem.zero import Zero
 
 OPTIMUM_SEEDS = range(120)
@@ -77,3 +79,31 @@ def test_every_fixed_placement_is_judged_and_valued_alike() -> None:
     assert all(levels[level] >= 20 for level in range(4)), levels
     assert sum(zero.instances > 1 for zero in told.zeros) >= 20
     assert sum(zero.dense != zero.expert for zero in told.zeros) >= 20
+
+
+@pytest.mark.parametrize("kind", ["tp", "ep"])
+def test_each_rank_has_a_level_inside_runs_and_one_between(kind: str) -> None:
+    """On all devices, also where one rank's runs are far and the other's equals, values agree.
+
+    The worst level inside with the worst one between would be too much there: no rank has both.
+    """
+    problem = runs_problem(kind)
+    costs = Costs(problem)
+    fixed, apart, values = Fixed(costs), 0, []
+    name: ParameterClass = "expert" if kind == "ep" else "dense"
+    for placement in placements(costs, 10**6):
+        values.append(evaluate(costs, placement).value_ps)
+        assert fixed.value(placement) == values[-1]
+        assert placement.devices is not None
+        levels = [
+            copy_levels(
+                costs.network,
+                sync_group(placement.devices, placement.configurations[0], name, 0, rank),
+                2,
+            )
+            for rank in range(2)
+        ]
+        worst = tuple(map(max, zip(*levels, strict=True)))
+        apart += worst not in levels
+    assert apart >= 20
+    assert exact(problem, family="free").value_ps == min(values)

@@ -1,4 +1,4 @@
-"""Family: the devices of every rank, counted per innermost group. Equations (45) and (47)."""
+"""Family: the devices of every rank, counted per innermost group. Equations (45), (47), (76)."""
 
 from collections.abc import Iterator
 from math import lcm
@@ -165,7 +165,7 @@ def add_near(model: Any, k: CellCoefficients, _: Units) -> None:
 
 
 def _add_copies(model: Any, k: CellCoefficients, level: int) -> None:
-    """Add what is near if copies of a class are below a level: in runs, and equals between them.
+    """Add (76): what is near if copies of a class are below a level, in runs and between them.
 
     Equals are one in each run: they are never together with others of their slot.
     """

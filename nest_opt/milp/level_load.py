@@ -1,4 +1,4 @@
-"""Families: time and sync of stages whose levels the program chooses. Equations (49) and (50)."""
+"""Families: time and sync of stages that choose their levels. Equations (49), (50), (75)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ class Growth:
 def add_level_load(model: Any, k: CellCoefficients, units: Units) -> None:
     """Add (49): F[i] >= sum of (8) + coll[kind, r, i] + hop[r, i, in] + hop[r, i, out], each r.
 
-    Where rounds have (60), there is one row for each sort s of ranks besides,
-    with + round[i, dense, s] + round[i, expert, s].
+    Where rounds have (60), that is (75), with + round[i, dense, s] +
+    round[i, expert, s] in a row for each sort s of ranks.
 
     Each of these times T is, at the levels l above 0,
     T >= T_l - most_l * (1 - above_l) + sum over the levels j > l of least_j * above_j,
@@ -97,7 +97,7 @@ def add_level_sync(model: Any, k: CellCoefficients, units: Units) -> None:
     """Add (50): Y[i] >= dense[i, s] + expert[i, s] + E for each sort s of ranks.
 
     E is (66) at the ends of a pipeline, else nothing. With several runs of
-    replicas each class has (63) between them besides. Each is a time that
+    replicas each class has between[i, c, s] besides, (63): that is (76). Each is a time that
     grows with the level of the copies, as in (49), of T_l = A_c holds[i, c] +
     sum over l of y_l a[l, i] at that level.
     """
