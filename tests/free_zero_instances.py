@@ -64,12 +64,15 @@ def free_zero_problem(seed: int) -> Problem:
     return build(Problem, free_zero_data(seed), f"seed {seed}")
 
 
-def runs_problem(kind: str) -> Problem:
+def runs_data(kind: str) -> dict[str, Any]:
     """Return a problem of one stage with two ranks of a kind, and four replicas in two runs.
 
     All 8 devices are in use, so that of both ranks not all copies can be near: one may
     have its runs far apart, and the other the equals between them.
     """
+    # Its block is worth being together, not only its copies.
+    operation = "all-to-all" if kind == "ep" else "all-reduce"
+    call = {"phase": "forward", "group": kind, "operation": operation, "bytes": 20, "count": 1}
     layer = {
         "output_bytes": {"1": 10},
         "profiles": [
@@ -77,7 +80,7 @@ def runs_problem(kind: str) -> Problem:
                 "microbatch": 1, kind: 2, "forward_s": "20e-12",
                 "backward_input_s": "30e-12", "backward_weight_s": "0",
                 "dense_parameters": 40, "expert_parameters": 70 if kind == "ep" else 0,
-                "recompute": {"none": {"stash_bytes": 10, "work_bytes": 10}},
+                "recompute": {"none": {"stash_bytes": 10, "work_bytes": 10}}, "collectives": [call],
             }
         ],
     }  # fmt: skip
@@ -89,7 +92,7 @@ def runs_problem(kind: str) -> Problem:
             ("pair", 10**12, "0"), ("node", 2 * 10**11, "7e-12"), ("rack", 5 * 10**10, "90e-12"),
         )
     ]  # fmt: skip
-    data = {
+    return {
         "name": f"runs of {kind}",
         "model": {"layer_types": {"only": layer}, "layers": [{"id": "one", "type": "only"}]},
         "cluster": {
@@ -106,4 +109,28 @@ def runs_problem(kind: str) -> Problem:
             "zero_instances": [2],
         },
     }  # fmt: skip
-    return build(Problem, data, f"runs of {kind}")
+
+
+def runs_problem(kind: str) -> Problem:
+    """Return the problem."""
+    return build(Problem, runs_data(kind), f"runs of {kind}")
+
+
+def equals_problem() -> Problem:
+    """Return a problem of eight replicas in four runs, whose equals have the most to send.
+
+    Two groups of four devices hold the equals, and tear the runs.
+    """
+    data = runs_data("tp")
+    (profile,) = data["model"]["layer_types"]["only"]["profiles"]
+    profile |= {"tp": 1, "collectives": []}
+    data["cluster"]["network"]["levels"] = [
+        level | {"size": size}
+        for level, size in zip(data["cluster"]["network"]["levels"], (4, 2), strict=False)
+    ]
+    data["job"] |= {
+        "global_batch": 8,
+        "bytes_per_parameter": {"weights": 1, "gradients": 8, "optimizer": 4},
+    }
+    data["search"] |= {"tp": [1], "dp": [8], "zero_instances": [4]}
+    return build(Problem, data, "equals")

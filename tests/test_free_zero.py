@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 from free_agreement import Fixed, FreeComparison, compare_fixed, placements
 from free_brute_force import free_brute_force
-from free_zero_instances import free_zero_problem, runs_problem
+from free_zero_instances import equals_problem, free_zero_problem, runs_problem
 
 from nest_opt import InstanceError, solve
 from nest_opt.cost.table import ParameterClass
@@ -59,7 +59,7 @@ def test_optima_of_every_level_are_compared() -> None:
     levels = Counter(zero.dense for _, zero, _ in found if zero is not None)
     assert all(levels[level] >= 3 for level in range(4)), levels
     assert sum(zero.instances > 1 for _, zero, _ in found if zero) >= 5
-    assert sum(zero.dense != zero.expert for _, zero, _ in found if zero) >= 5
+    assert sum(zero.dense != zero.expert for _, zero, _ in found if zero) >= 3
     assert any(free < aligned for free, zero, aligned in found if free and zero and aligned)
 
 
@@ -107,3 +107,18 @@ def test_each_rank_has_a_level_inside_runs_and_one_between(kind: str) -> None:
         apart += worst not in levels
     assert apart >= 20
     assert exact(problem, family="free").value_ps == min(values)
+
+
+def test_runs_may_be_torn_for_equals_to_be_near() -> None:
+    """Sorting replicas (48) does not put runs together: the optimum keeps equals in a group."""
+    problem = equals_problem()
+    costs = Costs(problem)
+    best = free_brute_force(problem)
+    found = exact(problem, family="free")
+    assert best is not None
+    assert found.value_ps == found.bound_ps == best.value_ps
+    assert found.placement is not None
+    assert found.placement.devices is not None
+    (k,) = found.placement.configurations
+    group = sync_group(found.placement.devices, k, "dense", 0, 0)
+    assert copy_levels(costs.network, group, 4) == (1, 0)
