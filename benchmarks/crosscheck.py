@@ -5,7 +5,8 @@
 Prints what the problems and their best plans make use of. On a disagreement
 it shrinks the problem as far as the disagreement lasts, writes it to a file
 and exits with 1. A seed in 10 asks for the artifact's cost model, one for other schedules, one
-ties parameters of the last layer to the first's, and two in 10 let tp or sp differ by stage.
+ties parameters of the last layer to the first's, two let tp or sp differ by stage, and one has
+layers that branch in any order, where they are few enough.
 """
 
 import argparse
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from agreement import Comparison, compare  # noqa: E402
+from branching_instances import branching_data  # noqa: E402
 from plan_features import plan_features, problem_features  # noqa: E402
 from random_instances import (  # noqa: E402
     random_artifact_data,
@@ -44,6 +46,7 @@ from nest_opt.shrink import shrink  # noqa: E402
 
 # Of each 10 seeds, those whose problems are of a sort of their own.
 SORTS: dict[int, Callable[[int], dict[str, Any]]] = {
+    4: lambda seed: branching_data(seed) or random_data(seed),
     5: tied_data,
     6: random_schedule_data,
     7: random_staged_data,

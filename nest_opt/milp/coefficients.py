@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, TypeVar
 
+from nest_opt.cost.cuts import GraphCuts
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight
 from nest_opt.cost.sharding import (
@@ -158,6 +159,9 @@ class CellCoefficients:
         Whether first and last stage are two and share tied parameters.
     exchange_ps
         (66); where the program chooses levels or configurations, the least it can be.
+    graph
+        The layer graph with its cuts, which hops are by; None where stages are
+        intervals of the listed order and cut c is before layer c.
     """
 
     cell: ProgramCell
@@ -181,6 +185,7 @@ class CellCoefficients:
     work_bytes: Mapping[Option, Row]
     free_bytes: int
     most_ps: int | None = None
+    graph: GraphCuts | None = None
     ends_share: bool = False
     exchange_ps: int = 0
 
@@ -285,7 +290,7 @@ class CoefficientSource:
 
     def of(self, cell: ProgramCell) -> CellCoefficients:
         """Return the coefficients of a cell."""
-        table, b = self._costs.table, cell.microbatch
+        table, b = self._costs.search_table, cell.microbatch
         is_free = isinstance(cell, FreeCell)
         if isinstance(cell, FreeCell):
             stages, replicas = cell.stages, cell.replicas
@@ -358,23 +363,24 @@ class CoefficientSource:
             stash_bytes=stash,
             work_bytes=work,
             free_bytes=min(table.usable_bytes - table.reserve_bytes, everything),
+            graph=self._costs.graph,
             ends_share=table.tied is not None and not alone,
             exchange_ps=0 if alone else self._exchange(cell, configurations),
         )
 
     def _exchange(self, cell: ProgramCell, configurations: tuple[Configuration, ...]) -> int:
         """Return (66) of a cell, at the least level where devices are not known."""
-        if self._costs.table.tied is None:
+        if self._costs.search_table.tied is None:
             return 0
         if isinstance(cell, FreeCell):
             sharding = Sharding(cell.zero, cell.replicas, cell.rounds)
             return min(
-                exchange_time(self._costs.table, k, sharding, self._least(k, sharding).hop)
+                exchange_time(self._costs.search_table, k, sharding, self._least(k, sharding).hop)
                 for k in configurations
             )
         sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
         level = exchange_level(self._costs.network, cell.device_map)
-        return exchange_time(self._costs.table, cell.configuration, sharding, level)
+        return exchange_time(self._costs.search_table, cell.configuration, sharding, level)
 
     def _options(
         self, microbatch: int, choices: tuple[tuple[Configuration, ...], ...]
@@ -386,7 +392,7 @@ class CoefficientSource:
                 Option(k, mode, mode if alike else f"{label_of(k)}_{mode}")
                 for k in stage
                 for mode in RECOMPUTE_MODES
-                if mode in self._costs.table.pairs[microbatch, k].stash_bytes
+                if mode in self._costs.search_table.pairs[microbatch, k].stash_bytes
             )
             for stage in choices
         )
@@ -396,7 +402,7 @@ class CoefficientSource:
 
         `alone` says that one stage has all layers, so that tied parameters are there once.
         """
-        table = self._costs.table
+        table = self._costs.search_table
         rows = table.own_rows(0, table.layer_count) if alone else table.layer_rows
         return tuple(row[place] for place in rows)
 
@@ -427,13 +433,13 @@ class CoefficientSource:
         layers = {}
         for option, row in terms.layer_ps.items():
             pair = microbatch, option.configuration
-            more = round_times(self._costs.table, pair, sharding, _by_class(copies))
+            more = round_times(self._costs.search_table, pair, sharding, _by_class(copies))
             layers[option] = row if more is None else tuple(_sum(row, self._layers(more)))
         return replace(terms, layer_ps=layers)
 
     def _find_load(self, microbatch: int, options: tuple[Option, ...], member: Levels) -> LoadTerms:
         *inside, hop_in, hop_out = member
-        pairs = {o.configuration: self._costs.table.pairs[microbatch, o.configuration]
+        pairs = {o.configuration: self._costs.search_table.pairs[microbatch, o.configuration]
                  for o in options}  # fmt: skip
 
         def hops(level: int) -> Mapping[Configuration, Row] | None:
@@ -481,7 +487,7 @@ class CoefficientSource:
             levels = dict(zip(CLASSES, _by_class(member), strict=True))
 
             def cost(k: Configuration, name: ParameterClass) -> SyncCosts | None:
-                return step_sync(self._costs.table, k, name, sharding, levels[name])
+                return step_sync(self._costs.search_table, k, name, sharding, levels[name])
 
             self._sync_terms[key] = self._find_sync(
                 microbatch, configurations, CLASSES, cost, alone
@@ -496,7 +502,7 @@ class CoefficientSource:
         cost_of: Callable[[Configuration, ParameterClass], SyncCosts | None],
         alone: bool,
     ) -> SyncTerms:
-        table = self._costs.table
+        table = self._costs.search_table
         fixed: dict[tuple[ParameterClass, Configuration], int] = {}
         layers: dict[Configuration, Row] = {}
         for k in configurations:
@@ -565,7 +571,7 @@ class CoefficientSource:
         sharding: Sharding,
         alone: bool,
     ) -> LevelTerms:
-        table, levels = self._costs.table, range(self._costs.network.level_count)
+        table, levels = self._costs.search_table, range(self._costs.network.level_count)
         pairs = {k: table.pairs[microbatch, k] for k in configurations}
         nothing = (0,) * table.layer_count
 
@@ -622,12 +628,12 @@ class CoefficientSource:
         level: int,
     ) -> Mapping[Option, Row]:
         """Return (60) of one class for each option and layer, its copies at a level."""
-        nothing = (0,) * len(self._costs.table.layer_rows)
+        nothing = (0,) * len(self._costs.search_table.layer_rows)
         copies = [CopyLevels(level)] * len(CLASSES)
         found = {}
         for option in options:
             pair = microbatch, option.configuration
-            row = round_times(self._costs.table, pair, sharding, copies, classes=(name,))
+            row = round_times(self._costs.search_table, pair, sharding, copies, classes=(name,))
             found[option] = nothing if row is None else self._layers(row)
         return found
 

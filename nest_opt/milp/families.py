@@ -96,7 +96,8 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     Raises
     ------
     ModelError
-        If the free family has too many devices, or an interleaved schedule.
+        If the free family has too many devices, an interleaved schedule, or any order of
+        layers.
     """
     if family != "free":
         return
@@ -105,6 +106,11 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         raise ModelError(
             f"cluster.devices: found {devices:,} devices, the programs of the free family are "
             f"written for at most {MOST_FREE_DEVICES}: use the aligned family, or fewer devices"
+        )
+    if costs.graph is not None:
+        raise ModelError(
+            "search.layer_order: found 'any', the programs of the free family know stages of the "
+            "listed order alone: use the aligned family, or layer_order listed"
         )
     if any(schedule.is_interleaved for schedule in costs.problem.search.schedules):
         raise ModelError(
