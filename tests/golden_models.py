@@ -259,6 +259,7 @@ def golden_files() -> dict[str, GoldenFile]:
         for name, family, cell in (
             ("sync", "sync", CELL),
             ("free_exchange", "exchange", FREE_CELL),
+            ("free_counting", "counting", FREE_CELL),
             ("free_level_sync", "level_sync", FREE_CELL),
             ("free_near", "near", FREE_CELL),
             ("path", "path", PATH_CELL),
