@@ -417,12 +417,6 @@ def test_programs_of_stages_that_choose_know_levels_0_and_1(
         exact(problem)
 
 
-def test_the_free_family_is_refused() -> None:
-    """Its programs know level 0 alone, and say so."""
-    with pytest.raises(ModelError, match=r"search.zero: found 0, 1, 2, 3"):
-        exact(problem_of(), family="free")
-
-
 def test_the_command_line_narrows_levels() -> None:
     """`--fix zero=1` leaves one level, others than 0 to 3 are refused."""
     assert fix(problem_of(), parse_fixes(["zero=1"])).search.zero == (1,)

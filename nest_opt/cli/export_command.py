@@ -11,7 +11,6 @@ from nest_opt.cli.group import ChoiceGroup, json_option
 from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
 from nest_opt.cli.request_options import Asked
-from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
 if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
@@ -146,6 +145,8 @@ def _export(
 
 def _schedule_words(data: dict[str, Any]) -> str:
     """Return the schedule in words; nothing if it is 1F1B."""
+    from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+
     schedule = Schedule(data["schedule"], data["chunks"])
     return f", schedule {schedule}" if schedule != ONE_F_ONE_B else ""
 
@@ -176,7 +177,7 @@ def _cell(formulation: "Formulation") -> dict[str, Any]:
             for name, values in zip(Configuration._fields, zip(*choices, strict=True), strict=True)
         },
         "dp": replicas,
-        "zero": zero_json(formulation.coefficients.cell.zero),
+        "zero": zero_json(cell.zero),
         "pp": stages,
         "schedule": cell.schedule.name,
         "chunks": cell.schedule.chunks,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from nest_opt.cost.schedule import rounds_per_batch, runs
-from nest_opt.cost.sharding import Sharding, fits_replicas
+from nest_opt.cost.sharding import fits_replicas
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import aligned_maps, replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, Cell
@@ -28,7 +28,7 @@ class FreeCell:
     schedule
         The pipeline schedule.
     zero
-        The ZeRO levels: 0 or 1, over all copies.
+        z and h: the ZeRO levels of all stages, and over which copies.
     """
 
     microbatch: int
@@ -38,11 +38,6 @@ class FreeCell:
     stages: int
     schedule: Schedule = field(default=ONE_F_ONE_B, kw_only=True)
     zero: Zero = field(default=NOT_SHARDED, kw_only=True)
-
-    @property
-    def sharding(self) -> Sharding:
-        """The ZeRO level with what costs depend on."""
-        return Sharding(self.zero, self.replicas, self.rounds)
 
     @property
     def least_devices(self) -> int:
@@ -80,14 +75,13 @@ ProgramCell = Cell | FreeCell
 
 def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
     """Yield every cell of the aligned family; of equal device maps, the first in the tie order."""
-    for cell in free_cells(costs):
-        problem = costs.problem
+    for cell in _degrees(costs):
         if len(cell.choices) > 1:
-            for zero in problem.zeros:
-                if fits_replicas(zero, cell.replicas):
-                    yield from _path_cells(costs, replace(cell, zero=zero))
+            for zero in _zeros(costs, cell):
+                yield from _path_cells(costs, replace(cell, zero=zero))
             continue
         (k,) = cell.choices
+        problem = costs.problem
         for device_map in aligned_maps(
             costs.network.group_sizes,
             problem.cluster.device_count,
@@ -96,9 +90,8 @@ def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
             cell.stages,
             problem.search,
         ):
-            for zero in problem.zeros:
-                if fits_replicas(zero, cell.replicas):
-                    yield Cell(cell.microbatch, k, cell.rounds, device_map, zero, cell.schedule)
+            for zero in _zeros(costs, cell):
+                yield Cell(cell.microbatch, k, cell.rounds, device_map, zero, cell.schedule)
 
 
 def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
@@ -127,10 +120,22 @@ def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
 
 
 def free_cells(costs: Costs) -> Iterator[FreeCell]:
-    """Yield every cell of the free family (44): b, d, S, schedule and what each stage may choose.
+    """Yield every cell of the free family (44): b, d, S, schedule, z, h, what stages may choose.
 
     Configurations that may change from stage to stage are choices of one cell.
     """
+    for cell in _degrees(costs):
+        for zero in _zeros(costs, cell):
+            yield replace(cell, zero=zero)
+
+
+def _zeros(costs: Costs, cell: FreeCell) -> Iterator[Zero]:
+    """Yield what the search space says of ZeRO, where it has runs for the cell's replicas."""
+    return (zero for zero in costs.problem.zeros if fits_replicas(zero, cell.replicas))
+
+
+def _degrees(costs: Costs) -> Iterator[FreeCell]:
+    """Yield every b, d, S and schedule, with what each stage may choose; nothing is sharded."""
     problem, table = costs.problem, costs.table
     devices = problem.cluster.device_count
     pairs: dict[tuple[int, Configuration], list[tuple[int, Configuration]]] = {}

@@ -96,29 +96,25 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     Raises
     ------
     ModelError
-        If the free family has too many devices, a ZeRO level above 0, an interleaved
-        schedule, or any order of layers; if a level of the aligned family has collectives
-        in rounds, or runs of replicas, where stages choose.
+        If the free family has too many devices, an interleaved schedule, or any order of
+        layers; if a level of the aligned family has collectives in rounds, or runs of
+        replicas, where stages choose.
     """
-    levels, devices = costs.problem.zeros, costs.problem.cluster.device_count
     if family != "free":
+        levels = costs.problem.zeros
         beyond = [z for z in levels if max(z.dense, z.expert) > 1 or z.instances > 1]
         if beyond and costs.problem.search.per_stage:
             raise ModelError(
                 f"search.zero: found {', '.join(map(str, beyond))} with search.per_stage, the "
                 "programs of stages that choose know levels 0 and 1 over all copies alone: remove "
-                "the others, or search.per_stage"
+                "the others, use the free family, or remove search.per_stage"
             )
         return
+    devices = costs.problem.cluster.device_count
     if devices > MOST_FREE_DEVICES:
         raise ModelError(
             f"cluster.devices: found {devices:,} devices, the programs of the free family are "
             f"written for at most {MOST_FREE_DEVICES}: use the aligned family, or fewer devices"
-        )
-    if any(levels):
-        raise ModelError(
-            f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
-            "know level 0 alone: use the aligned family, or remove the others"
         )
     if costs.graph is not None:
         raise ModelError(
