@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from random_graphs import random_graph_data
 from random_instances import random_artifact_data, random_problem, random_sharded_data
+from samples import sample
 
 from nest_opt import InstanceError, Plan, Problem, improve, solve, verify
 from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans
@@ -494,14 +495,17 @@ def test_a_constraint_without_a_rule_is_refused() -> None:
         improve(BERT.model_copy(update={"constraints": (user,)}), STATED)
 
 
-@pytest.mark.parametrize("kind", ["graph", "artifact"])
+@pytest.mark.parametrize("kind", ["graph", "artifact", "any order"])
 def test_problems_of_another_kind_are_refused(kind: str) -> None:
-    """Placement graphs and the artifact's cost model are told what else there is for them."""
+    """Placement graphs, the artifact's cost model and other orders are told what else there is."""
     if kind == "graph":
         problem, found = build(Problem, random_graph_data(1), "graph"), "a placement graph"
-    else:
+    elif kind == "artifact":
         problem = build(Problem, random_artifact_data(1), "artifact")
         found = "job.cost_model artifact"
+    else:
+        problem = sample(layers=3, search={"layer_order": "any"})
+        found = "search.layer_order any"
     with pytest.raises(InstanceError, match=f"found {found}"):
         improve(problem, {"dp": 1})
 

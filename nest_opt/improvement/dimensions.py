@@ -174,8 +174,9 @@ DIMENSIONS: tuple[Dimension, ...] = (
     Dimension(BOUNDARIES, lambda _, p: p.ends, searched=None, text=_layers_text),
 )
 BY_NAME = {dimension.name: dimension for dimension in DIMENSIONS}
-# What may differ by stage is no value of a dimension, but what values there are.
-NOT_CHANGED = ("per_stage",)
+# What may differ by stage is no value of a dimension, but what values there are; so is
+# the order of layers, of which the listed one alone is looked at.
+NOT_CHANGED = ("per_stage", "layer_order")
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,9 @@ def _check(problem: Problem) -> None:
         raise _refused("a placement graph", "a pipeline")
     if problem.job.cost_model == "artifact":
         raise _refused("job.cost_model artifact", "default")
+    if problem.search.layer_order == "any":
+        # Boundaries are held as ends in the listed order.
+        raise _refused("search.layer_order any", "listed")
     left_out = relaxed_constraints(problem)
     if left_out:
         raise InstanceError(
