@@ -98,7 +98,7 @@ def _drawn(rng: random.Random) -> tuple[Data, list[DrawnCell]]:
         _allow_trees(rng, data["cluster"]["network"])
     if rng.random() < 0.4:
         hide_collectives(rng, model, levels[0]["bandwidth_bytes_per_s"])
-    if rng.random() < 0.4:
+    if rng.random() < 0.5:
         offer_selective(rng, model)
     if rng.random() < 0.4:
         parts._give_experts(rng, data)
@@ -133,7 +133,7 @@ def _network(rng: random.Random, staged: bool) -> tuple[tuple[int, ...], int]:
 def _allow_trees(rng: random.Random, network: Data) -> None:
     """Allow trees, with latencies so large that they pay off over four ranks and more."""
     network["algorithms"] = ["ring", "tree"]
-    unit = rng.choice((0.03, 0.1, 0.3))
+    unit = rng.choice((0.1, 0.4, 1.5))
     steps = sorted(rng.randint(0, 6) for _ in network["levels"])
     for level, step in zip(network["levels"], steps, strict=True):
         level["latency_s"] = round(unit * step, 3)
@@ -142,7 +142,7 @@ def _allow_trees(rng: random.Random, network: Data) -> None:
 def _pairs(rng: random.Random, devices: int) -> list[tuple[int, Degrees]]:
     """Return up to four pairs (b, k), small enough for several blocks."""
     microbatches = rng.choice(((1,), (1,), (2,), (1, 2), (1, 3)))
-    tps = rng.choice(((1,), (1,), (2,), (1, 2), (1, 2), (3,), (1, 3), (2, 4)))
+    tps = rng.choice(((1,), (1,), (2,), (1, 2), (1, 2), (3,), (1, 3), (2, 4), (4,)))
     cps = rng.choice(((1,), (1,), (1,), (2,), (1, 2), (3,)))
     eps = rng.choice(((1,), (1,), (1,), (2,), (1, 2), (1, 3)))
     sps = rng.choice(((False,), (False,), (True,), (False, True)))
@@ -249,9 +249,9 @@ def _names(data: Data) -> list[str]:
 
 
 def _constrain(rng: random.Random, data: Data) -> None:
-    """Add up to three constraints of any types to half of the problems."""
+    """Add up to three constraints of any types to most of the problems."""
     made: list[Data] = []
-    if rng.random() < 0.5:
+    if rng.random() < 0.6:
         for _ in range(rng.choice((1, 1, 2, 3))):
             one = _constraint(rng, data)
             made += [one] if one else []
@@ -261,10 +261,13 @@ def _constrain(rng: random.Random, data: Data) -> None:
 
 
 def _constraint(rng: random.Random, data: Data) -> Data | None:
-    kind = rng.choice(("colocation", "forbidden-boundary", "hop-latency", *parts.MAKERS))
-    names = _names(data)
-    if kind in parts.MAKERS:
-        return parts.MAKERS[kind](rng, data)
+    """Return a constraint, mostly one that some plan breaks; None where none can be."""
+    kinds = ["colocation", "forbidden-boundary", "hop-latency", *parts.MAKERS, "degree-limit"]
+    if max(data["search"].get("tp") or (1,)) > 1:
+        kinds += ["tp-inside-node"] * 2
+    kind = rng.choice(kinds)
+    names, levels = _names(data), data["cluster"]["network"]["levels"]
+    inner = rng.choice(levels[: max(1, len(levels) - 1)])
     if kind == "colocation":
         place = rng.randrange(len(names))
         near = names[max(0, place - 1) : place + 2]
@@ -272,7 +275,25 @@ def _constraint(rng: random.Random, data: Data) -> Data | None:
         return {"type": kind, "layers": layers} if len(layers) > 1 else None
     if kind == "forbidden-boundary":
         return {"type": kind, "after": rng.choice(names)}
-    return {"type": kind, "limit_s": rng.choice(data["cluster"]["network"]["levels"])["latency_s"]}
+    if kind == "hop-latency":
+        return {"type": kind, "limit_s": inner["latency_s"]}
+    if kind == "tp-inside-node":
+        return {"type": kind, "level": levels[0]["name"]}
+    if kind == "degree-limit":
+        return _degree_limit(rng, data)
+    return parts.MAKERS[kind](rng, data)
+
+
+def _degree_limit(rng: random.Random, data: Data) -> Data:
+    """Return a limit of a degree that a plan still chooses, of any degree if there is none."""
+    search = data["search"]
+    chosen = [
+        name
+        for name in ("microbatch", "tp", "cp", "ep", "dp", "pp")
+        if len(search.get(name) or (1, 2)) > 1 and (search.get(name) or name in ("dp", "pp"))
+    ]
+    made = parts._degree_limit(rng, data)
+    return {**made, "degree": rng.choice(chosen)} if chosen else made
 
 
 def _thin(rng: random.Random, data: Data) -> list[DrawnCell]:
@@ -283,10 +304,13 @@ def _thin(rng: random.Random, data: Data) -> list[DrawnCell]:
             cells = _cells(problem, MOST_PLANS)
         except InstanceError:
             return []
-        long = [name for name in LISTS if len(data["search"].get(name) or ()) > 1]
-        if _plans(problem, cells) <= MOST_PLANS or not long:
+        modes = _modes(data)
+        search = data["search"]
+        kept = search.get("per_stage", ())
+        long = [name for name in LISTS if name not in kept and len(search.get(name) or ()) > 1]
+        if _plans(problem, cells, len(modes)) <= MOST_PLANS or not long:
             return cells
-        values = data["search"][rng.choice(long)]
+        values = search[rng.choice(long)]
         values.remove(rng.choice(values))
 
 
@@ -301,10 +325,15 @@ def _cells(problem: Problem, most: int) -> list[DrawnCell]:
     return found
 
 
-def _plans(problem: Problem, cells: list[DrawnCell]) -> int:
+def _modes(data: Data) -> list[str]:
+    """Return the recomputation modes that a plan may choose among."""
+    offered = parts._common_modes(data)
+    return [mode for mode in offered if mode in data["search"].get("recompute", offered)]
+
+
+def _plans(problem: Problem, cells: list[DrawnCell], modes: int) -> int:
     """Return about how many plans and stages brute force values."""
     layers = len(problem.model.ids)
-    modes = len(problem.search.recompute)
     total = 0
     for cell, _, _ in cells:
         stages, chunks = cell.device_map.stages, cell.schedule.chunks
@@ -331,8 +360,7 @@ def _needs(rng: random.Random, data: Data, cells: list[DrawnCell]) -> list[int]:
     """Return the bytes that the heaviest stage of each of some random plans takes."""
     found = []
     layers = len(_names(data))
-    offered = parts._common_modes(data)
-    modes = [mode for mode in offered if mode in data["search"].get("recompute", offered)]
+    modes = _modes(data)
     for _ in range(20 if cells and modes else 0):
         cell, order, pitch = rng.choice(cells)
         chunks = cell.device_map.stages * cell.schedule.chunks
