@@ -9,6 +9,7 @@ Times are small integers, so that the integer program is compared exactly.
 """
 
 import random
+from copy import deepcopy
 from itertools import islice
 from math import comb, prod
 from typing import Any
@@ -36,6 +37,7 @@ DrawnCell = tuple[AnyCell, MapOrder, int]
 MOST_PLANS = 6_000
 MOST_LAYERS = 8
 DRAWS = 4
+STAGED_DRAWS = 12
 STAGED_SHARE = 0.18
 
 # What may be thinned out: lists of a search space that may lose a value.
@@ -60,6 +62,8 @@ LISTS = (
 
 def whole_space_data(seed: int) -> Data:
     """Return the problem of a seed as JSON data."""
+    if seed % 10 == 9:
+        return _staged_data(seed)
     rng = random.Random(f"whole space {seed}")
     # Degrees, rounds and schedules are drawn apart, and often have nothing in common.
     for _ in range(DRAWS):
@@ -68,6 +72,37 @@ def whole_space_data(seed: int) -> Data:
             break
     data["name"] = f"whole-space-{seed}"
     _tighten(rng, data, cells)
+    return data
+
+
+def _staged_data(seed: int) -> Data:
+    """Return a problem made for stages that differ, with all that may stand beside them.
+
+    With tied parameters both ends have one tp: only in longer pipelines do stages then differ.
+    """
+    rng = random.Random(f"whole space, staged {seed}")
+    least = rng.choice((2, 3, 3))
+    for number in range(STAGED_DRAWS):
+        data = deepcopy(parts.random_staged_data(STAGED_DRAWS * seed + number))
+        if min(data["search"].get("pp") or (1,)) >= least:
+            break
+    data["name"] = f"whole-space-{seed}"
+    model, network = data["model"], data["cluster"]["network"]
+    if rng.random() < 0.2:
+        _allow_trees(rng, network)
+    if rng.random() < 0.5:
+        hide_collectives(rng, model, network["levels"][0]["bandwidth_bytes_per_s"])
+    offers_selective = any(
+        "selective" in profile["recompute"]
+        for kind in model["layer_types"].values()
+        for profile in kind["profiles"]
+    )
+    if not offers_selective and rng.random() < 0.4:
+        offer_selective(rng, model)
+    if least > 2 and rng.random() < 0.6:
+        tie(rng, data, (20, 100, 300))
+        data["cluster"]["device_kinds"]["device"]["memory_bytes"] *= rng.choice((1, 2, 3))
+    shrink_times(data)
     return data
 
 
