@@ -67,7 +67,7 @@ def whole_space_data(seed: int) -> Data:
     rng = random.Random(f"whole space {seed}")
     # Degrees, rounds and schedules are drawn apart, and often have nothing in common.
     for _ in range(DRAWS):
-        data, cells = _drawn(rng)
+        data, cells = _drawn(rng, in_chunks=seed % 10 == 4)
         if cells:
             break
     data["name"] = f"whole-space-{seed}"
@@ -106,9 +106,13 @@ def _staged_data(seed: int) -> Data:
     return data
 
 
-def _drawn(rng: random.Random) -> tuple[Data, list[DrawnCell]]:
-    """Return a problem with ample memory, and its cells."""
-    staged = rng.random() < STAGED_SHARE
+def _drawn(rng: random.Random, in_chunks: bool) -> tuple[Data, list[DrawnCell]]:
+    """Return a problem with ample memory, and its cells.
+
+    Chunks need layers and rounds that fit: by chance they are seldom best, so that
+    some problems have to have them.
+    """
+    staged = rng.random() < STAGED_SHARE and not in_chunks
     sizes, devices = _network(rng, staged)
     levels = parts._levels(rng, sizes, rng.choice(("falling", "cliff", "rising", "any", "any")))
     if staged:
@@ -117,6 +121,8 @@ def _drawn(rng: random.Random) -> tuple[Data, list[DrawnCell]]:
         pairs = _pairs(rng, devices)
     character = rng.choices(parts.CHARACTERS, (75, 10, 15))[0]
     model = random_model(rng, devices, pairs, character)
+    if in_chunks:
+        model.pop("edges", None)
     _shape(rng, model, staged)
     data: Data = {
         "name": "whole space",
@@ -129,16 +135,7 @@ def _drawn(rng: random.Random) -> tuple[Data, list[DrawnCell]]:
         "job": parts._job(rng, pairs, devices),
         "search": parts._search(rng, pairs, model, levels[0]["size"]),
     }
-    if rng.random() < 0.4:
-        _allow_trees(rng, data["cluster"]["network"])
-    if rng.random() < 0.4:
-        hide_collectives(rng, model, levels[0]["bandwidth_bytes_per_s"])
-    if rng.random() < 0.5:
-        offer_selective(rng, model)
-    if rng.random() < 0.4:
-        parts._give_experts(rng, data)
-    if rng.random() < 0.4:
-        tie(rng, data, (20, 100, 300, 900))
+    _add_features(rng, data, in_chunks)
     if staged:
         data["search"]["per_stage"] = per_stage
     if staged and rng.random() < 0.8:
@@ -147,10 +144,27 @@ def _drawn(rng: random.Random) -> tuple[Data, list[DrawnCell]]:
         _fix_degrees(rng, data, pairs, devices)
     if not staged:
         _ask(rng, data)
+    if in_chunks:
+        _ask_for_chunks(rng, data)
     _restrict(rng, data)
     _constrain(rng, data)
     shrink_times(data)
     return data, _thin(rng, data)
+
+
+def _add_features(rng: random.Random, data: Data, in_chunks: bool) -> None:
+    """Draw what the layers and the network may have on top."""
+    model, network = data["model"], data["cluster"]["network"]
+    if rng.random() < 0.4:
+        _allow_trees(rng, network)
+    if rng.random() < 0.4:
+        hide_collectives(rng, model, network["levels"][0]["bandwidth_bytes_per_s"])
+    if rng.random() < 0.5:
+        offer_selective(rng, model)
+    if rng.random() < 0.4:
+        parts._give_experts(rng, data)
+    if rng.random() < (0.7 if in_chunks else 0.4):
+        tie(rng, data, (20, 100, 300, 900))
 
 
 def _network(rng: random.Random, staged: bool) -> tuple[tuple[int, ...], int]:
@@ -235,6 +249,15 @@ def _ask(rng: random.Random, data: Data) -> None:
         if rng.random() < 0.5:
             search["zero_expert"] = rng.sample(range(4), rng.randint(1, 2))
         search["zero_instances"] = rng.choice(([1], [1, 2], [2], [2, 1], [3, 1], [1, 2, 4]))
+
+
+def _ask_for_chunks(rng: random.Random, data: Data) -> None:
+    """Leave interleaved schedules alone, with rounds that two or three stages divide."""
+    search, job = data["search"], data["job"]
+    search["schedule"], search["chunks"] = ["interleaved"], rng.choice(([2], [2], [2, 3]))
+    search["pp"] = rng.choice(([2], [2], [3], [2, 3]))
+    job["global_batch"] *= rng.choice((2, 2, 4, 6)) if search["pp"] == [2] else 6
+    job["objective"] = rng.choice((job["objective"], "nest", "nest", "fill-drain"))
 
 
 def _fix_degrees(
