@@ -14,7 +14,8 @@ from whole_space import whole_space_data
 
 from nest_opt.plan.evaluate import Costs, evaluate
 
-SEEDS = range(180)
+# Few limits of hop latency decide: 576 and 697 have such.
+SEEDS = (*range(160), 576, 697)
 PROGRAM_SEEDS = SEEDS[::3]
 
 # Each is in the best plan of some seed.
