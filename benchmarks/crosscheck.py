@@ -14,7 +14,8 @@ ended goes on from there.
 
 `--space parts` draws from the generators of one feature each instead: of ten
 seeds one asks for the artifact's cost model, one for other schedules, one ties
-parameters of the last layer to the first's, and two let tp or sp differ by stage.
+parameters of the last layer to the first's, two let tp or sp differ by stage, and
+one has layers that branch in any order, where they are few enough.
 """
 
 import argparse
@@ -38,6 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from agreement import Comparison, compare  # noqa: E402
+from branching_instances import branching_data  # noqa: E402
 from milp_agreement import program_difference  # noqa: E402
 from plan_features import (  # noqa: E402
     meetings,
@@ -65,6 +67,7 @@ Draw = Callable[[int], dict[str, Any]]
 
 # Of each 10 seeds of `parts`, those whose problems are of a sort of their own.
 SORTS: dict[int, Draw] = {
+    4: lambda seed: branching_data(seed) or random_data(seed),
     5: tied_data,
     6: random_schedule_data,
     7: random_staged_data,

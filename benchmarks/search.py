@@ -5,9 +5,11 @@
 
 `paper` solves the instances of the repository. `scale` solves models of the
 catalogue on 64 to 131,072 devices of `dgx-h100`, a batch of 16,384 sequences;
-every dimension is open: microbatch, tp, ep, sp, dp, pp, recomputation, both
-orders, all pitches (cp and stages that differ by option). `none` asks for
-plans where there are none. A few rows of each unless `--all` is given.
+open are microbatch, tp, ep, sp, dp, pp, recomputation, ZeRO 0 to 3, all four
+schedules (2, 4 or 8 chunks), both orders and all pitches; `--wide` adds cp 1, 2
+and 4, a ZeRO level of the experts' own and 1, 2, 4 or 8 runs of replicas, `--narrow` leaves
+ZeRO 0 and 1F1B alone, `--per-stage` lets stages differ. `none` asks for plans
+where there are none. A few rows of each unless `--all` is given.
 
 Each row is a process of its own: CPU seconds and peak memory are the operating
 system's account of it, Python's start and imports included. The search's seconds
@@ -49,6 +51,12 @@ GLOBAL_BATCH = 16384
 DEVICES = tuple(2**power for power in range(6, 18))
 FEW_DEVICES = (64, 1024, 16384, 131072)
 GIB = 2**30
+FULL: dict[str, Any] = {
+    "zero": [0, 1, 2, 3],
+    "schedule": ["1f1b", "gpipe", "interleaved", "zb-h1"],
+}
+WIDE: dict[str, Any] = {"cp": [1, 2, 4], "zero_instances": [1, 2, 4, 8]}
+SPACES: dict[str, dict[str, Any]] = {"narrow": {}, "full": FULL, "wide": FULL | WIDE}
 
 KINDS = ("paper", "scale", "none")
 
@@ -67,7 +75,7 @@ class Row:
     model: str = ""
     devices: int = 0
     sequence_length: int = 0
-    cp: list[int] = field(default_factory=lambda: [1])
+    space: str = "full"
     per_stage: list[str] = field(default_factory=list)
     memory_bytes: int | None = None
     pins: list[list[int]] = field(default_factory=list)
@@ -156,12 +164,16 @@ def _problem(row: Row) -> Any:
                 devices=row.devices,
                 global_batch=GLOBAL_BATCH,
                 sequence_length=row.sequence_length,
-                context_parallel_degrees=tuple(row.cp),
+                context_parallel_degrees=tuple(SPACES[row.space].get("cp", [1])),
             )
         ).problem
     data = to_json_data(problem)
+    if row.kind != "paper":
+        data["search"].update(SPACES[row.space])
+        if row.space == "wide" and problem.model.experts:
+            data["search"]["zero_expert"] = FULL["zero"]
     if row.per_stage:
-        data["search"]["per_stage"] = row.per_stage
+        data["search"].update(per_stage=row.per_stage)
     if row.memory_bytes is not None:
         for kind in data["cluster"]["device_kinds"].values():
             kind["memory_bytes"] = row.memory_bytes
@@ -236,14 +248,15 @@ def _growth(results: list[dict[str, Any]]) -> Iterator[str]:
 @click.argument("kinds", nargs=-1, type=click.Choice(KINDS))
 @click.option("--all", "every", is_flag=True, help="All rows, not a few of each kind.")
 @click.option("--only", default="", help="Rows whose name has this in it.")
-@click.option("--cp", default="1", help="Context-parallel degrees of `scale`, as 1,2,4.")
+@click.option("--wide", "space", flag_value="wide", help="More dimensions of `scale` and `none`.")
+@click.option("--narrow", "space", flag_value="narrow", help="ZeRO 0 and 1F1B alone.")
 @click.option("--per-stage", default="", help="Degrees that may differ by stage, as tp,sp.")
 @click.option("--timeout", default=600.0, help="Seconds after which a row is given up.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures.")
 @click.option("--row", "one", default=None, hidden=True)
 def main(
-    kinds: tuple[str, ...], every: bool, only: str, cp: str, per_stage: str, timeout: float,
-    json_path: Path | None, one: str | None,
+    kinds: tuple[str, ...], every: bool, only: str, space: str | None, per_stage: str,
+    timeout: float, json_path: Path | None, one: str | None,
 ) -> None:  # fmt: skip
     """Measure the searches and print the table."""
     if one is not None:
@@ -253,18 +266,18 @@ def main(
         found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
         print(json.dumps(found))
         return
-    options: dict[str, Any] = {"per_stage": per_stage.split(",") if per_stage else []}
+    options: dict[str, Any] = {
+        "per_stage": per_stage.split(",") if per_stage else [],
+        "space": space or "full",
+    }
     console = Console(width=180)
     results = []
     for row in rows(every):
         if row.kind not in (kinds or KINDS) or only not in row.name:
             continue
-        asked = replace(row, **options)
-        if row.kind == "scale":
-            asked = replace(asked, cp=[int(degree) for degree in cp.split(",")])
         if console.is_terminal:
             console.print(f"{row.name} ...", end="\r")
-        results.append(measure(asked, timeout))
+        results.append(measure(replace(row, **options), timeout))
         if json_path is not None:  # after each row: a run cut short keeps its figures
             json_path.write_text(json.dumps(results, indent=1) + "\n")
     table = Table(title="Searches", box=None)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from branching_instances import reordered
 from oracle import Oracle
 from random_placements import placement_data, random_placement, random_staged_placement
 
@@ -87,8 +88,13 @@ def solved(problem: Problem) -> tuple[int | None, Placement | None]:
 def oracle_difference(
     data: Mapping[str, Any], problem: Problem, placement: Placement
 ) -> str | None:
-    """Return where evaluator and oracle differ on a placement, or None."""
+    """Return where evaluator and oracle differ on a placement, or None.
+
+    The oracle knows the listed order alone: it gets the layers listed in the placement's.
+    """
     evaluation = evaluate(Costs(problem), placement)
+    if placement.layer_order is not None:
+        data = reordered(data, placement.layer_order)
     oracle = Oracle(data, placement_data(placement)).result()
     pairs: list[tuple[str, object, object]] = [
         ("stages", len(evaluation.stages), len(oracle.stages)),

@@ -128,6 +128,15 @@ def golden_choice_data(
     return data
 
 
+def golden_any_data(objective: str, constraint: Constrained) -> dict[str, Any]:
+    """Return the same as two chains of two layers each, in any order."""
+    data = golden_data(objective, constraint)
+    ends = [("first", "third"), ("second", "fourth")]
+    data["model"]["edges"] = [{"source": source, "target": target} for source, target in ends]
+    data["search"]["layer_order"] = "any"
+    return data
+
+
 def tie(data: dict[str, Any]) -> dict[str, Any]:
     """Return the same with parameters of the fourth layer that are the first one's."""
     for profile in data["model"]["layer_types"]["fourth"]["profiles"]:
@@ -158,9 +167,12 @@ def golden_coefficients(
     constraint: Constrained = None,
     cell: ProgramCell = CELL,
     tied: bool = False,
+    any_order: bool = False,
 ) -> tuple[Costs, CellCoefficients]:
     """Return the problem's costs and the cell's coefficients."""
     make = golden_data if isinstance(cell, Cell) else golden_choice_data
+    if any_order:
+        make = golden_any_data
     data = make(objective, constraint)
     if isinstance(cell, Cell):
         data["search"]["schedule"] = [cell.schedule.name]
@@ -176,13 +188,17 @@ def golden_coefficients(
 
 @dataclass(frozen=True)
 class GoldenFile:
-    """The objective, constraint, family of rows and cell that a file shows; whether with ties."""
+    """The objective, constraint, family of rows and cell that a file shows.
+
+    And whether with ties, and in any order of layers.
+    """
 
     objective: str
     constraint: str | None
     family: str
     cell: ProgramCell = CELL
     tied: bool = False
+    any_order: bool = False
 
 
 def golden_files() -> dict[str, GoldenFile]:
@@ -214,6 +230,17 @@ def golden_files() -> dict[str, GoldenFile]:
         # Of two stages at most two are allowed anyway.
         if name not in CONSTRAINT_FAMILIES
         or FREE_CONSTRAINT_FAMILIES[name] is not CONSTRAINT_FAMILIES[name]
+    }
+    files |= {
+        f"any_{family}": GoldenFile("fill-drain", None, family, any_order=True)
+        for family in ("assignment", "hops")
+    }
+    files |= {
+        f"any_{name.replace('-', '_')}": GoldenFile(
+            "fill-drain", name, "constraints", any_order=True
+        )
+        # What is about layers, and one of those that leave a cell without plans.
+        for name in ("colocation", "forbidden-boundary", "anti-colocation", "degree-limit")
     }
     files["path"] = GoldenFile("fill-drain", None, "path", PATH_CELL)
     # Rows that tied parameters change, or add.
@@ -253,7 +280,9 @@ def golden_files() -> dict[str, GoldenFile]:
 def family_lp(shown: GoldenFile) -> str:
     """Return the LP file of the rows of one family, with the objective where that is the family."""
     formulation = build(
-        *golden_coefficients(shown.objective, shown.constraint, shown.cell, shown.tied)
+        *golden_coefficients(
+            shown.objective, shown.constraint, shown.cell, shown.tied, shown.any_order
+        )
     )
     keep_only(formulation, shown.family)
     with tempfile.TemporaryDirectory() as folder:

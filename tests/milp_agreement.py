@@ -14,11 +14,13 @@ from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
 from nest_opt.milp.exact import exact
+from nest_opt.milp.index_sets import chunks_of
 from nest_opt.milp.result import ExactSearch
 from nest_opt.milp.units import units
 from nest_opt.plan import Placement
-from nest_opt.plan.check import check
+from nest_opt.plan.check import check, check_form
 from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.plan.placement import ends_and_order
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
 from nest_opt.solver.highs import HighsSession
@@ -43,16 +45,31 @@ class OptimumComparison:
 
 
 def placement_count(k: CellCoefficients) -> int:
-    """Return the number of ways to cut a cell's layers and to choose modes."""
-    return comb(k.layers - 1, k.chunks - 1) * prod(map(len, k.options))
+    """Return the number of ways to cut a cell's layers and to choose modes, or a bound on it."""
+    ways = comb(k.layers - 1, k.chunks - 1) if k.graph is None else k.stages**k.layers
+    return ways * prod(map(len, k.options))
 
 
 def placements(k: CellCoefficients) -> Iterator[Placement]:
-    """Yield every placement of a cell, legal or not; chunks may be of any sizes."""
-    for inner in combinations(range(1, k.layers), k.chunks - 1):
+    """Yield every placement of a cell that leaves no stage empty, legal or not.
+
+    Chunks may be of any sizes; in any order, edges may go to an earlier stage.
+    """
+    for ends, order in _cuts(k):
         for options in product(*k.options):
             modes = tuple(option.mode for option in options)
-            yield k.cell.placement((*inner, k.layers), modes)
+            yield k.cell.placement(ends, modes, order)
+
+
+def _cuts(k: CellCoefficients) -> Iterator[tuple[tuple[int, ...], tuple[int, ...] | None]]:
+    if k.graph is None:
+        for inner in combinations(range(1, k.layers), k.chunks - 1):
+            yield (*inner, k.layers), None
+        return
+    for stage_of in product(range(k.stages), repeat=k.layers):
+        if len(set(stage_of)) == k.stages:
+            stages = [[v for v in range(k.layers) if stage_of[v] == i] for i in range(k.stages)]
+            yield ends_and_order(stages)
 
 
 def placement_options(placement: Placement) -> tuple[tuple[Configuration, Recompute], ...]:
@@ -83,9 +100,11 @@ def compare_fixed(problem: Problem, cells: list[CellCoefficients]) -> FixedCompa
         formulation = build(costs, k)
         session = HighsSession(formulation.model)
         for placement in placements(k):
-            evaluation = evaluate(costs, placement)
-            violations = check(costs, placement, evaluation)
-            expected = None if violations else evaluation.value_ps
+            expected, violations = None, check_form(costs, placement)
+            if not violations:
+                evaluation = evaluate(costs, placement)
+                violations = check(costs, placement, evaluation)
+                expected = None if violations else evaluation.value_ps
             found = fixed_value(formulation, session, placement)
             count += 1
             illegal += expected is None
@@ -103,7 +122,11 @@ def fixed_value(
     The objective is rounded to 1e-4 ps, which leaves whole numbers and shares
     of v chunks apart, and then up, as a value is.
     """
-    for variable, value in formulation.decisions(placement.ends, placement_options(placement)):
+    k, chosen = formulation.coefficients, placement_options(placement)
+    if not _is_possible(k, placement):
+        # Its variables are settled otherwise: no value can be given to them.
+        return None
+    for variable, value in formulation.decisions(placement.ends, chosen, placement.layer_order):
         variable.fix(value)
     answer = session.solve()
     if answer.solution is None:
@@ -113,6 +136,15 @@ def fixed_value(
     if formulation.coefficients.cell.schedule.chunks > 1:
         return ceil(objective)
     return objective
+
+
+def _is_possible(k: CellCoefficients, placement: Placement) -> bool:
+    """Whether each layer is in a stage that the program has for it."""
+    order = range(k.layers) if placement.layer_order is None else placement.layer_order
+    chunks = enumerate(zip((0, *placement.ends), placement.ends, strict=False))
+    return all(
+        chunk in chunks_of(k, layer) for chunk, (low, high) in chunks for layer in order[low:high]
+    )
 
 
 def compare_optimum(problem: Problem) -> OptimumComparison | None:

@@ -53,6 +53,10 @@ BEYOND_SCHEMA = {
     "problem-float-for-integer",  # 8.0 is an integer to a schema
     "problem-half-surrogate",
     "problem-interleaved-per-stage",
+    "problem-layer-order-artifact",
+    "problem-layer-order-interleaved",
+    "problem-layer-order-per-stage",
+    "problem-layer-order-user-constraint",
     "problem-level-of-two-names",
     "problem-more-devices-than-network",
     "problem-no-recompute-mode",
@@ -100,6 +104,7 @@ BEYOND_SCHEMA = {
     "problem-graph-edge-with-sizes",
     "problem-graph-edge-without-size",
     "problem-graph-full-recompute",
+    "problem-graph-layer-order",
     "problem-graph-microbatch",
     "problem-graph-objective",
     "problem-graph-order-only-to-itself",

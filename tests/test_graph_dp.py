@@ -24,15 +24,15 @@ from nest_opt.dp.graph import obstacle, search
 from nest_opt.dp.graph.blocks import Blocks, contract
 from nest_opt.dp.graph.cuts import Columns, CutChanges, word_count, words_of
 from nest_opt.dp.graph.devices import DeviceCounts, relaxations
-from nest_opt.dp.graph.downsets import count_downsets, empty_set
 from nest_opt.dp.graph.followers import merge_followers
-from nest_opt.dp.graph.order import breadth_first, depth_first, members, strong_components
+from nest_opt.dp.graph.order import breadth_first, depth_first, strong_components
 from nest_opt.dp.graph.sweep import Sweep
 from nest_opt.errors import ConsistencyError
 from nest_opt.models.dnn_partitioning import read_dnn_partitioning
 from nest_opt.plan.graph_check import check_graph
 from nest_opt.plan.graph_evaluate import evaluate_graph, evaluate_graph_stage
 from nest_opt.plan.graph_placement import GraphPlacement, GraphStage
+from nest_opt.problem.downsets import count_downsets, empty_set, members
 from nest_opt.problem.files import to_json_text
 
 # Of brute force: every layer on every device.

@@ -10,7 +10,7 @@ stage costs (the evaluator) and what is legal (the checker) are the package's.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, pairwise, product
+from itertools import accumulate, combinations, pairwise, product
 from math import ceil
 from typing import NamedTuple
 
@@ -74,12 +74,15 @@ class CellPlan(NamedTuple):
     canonical
         Whether each stage has, of the modes that fit, the one of least time
         (`none` where times are equal).
+    layer_order
+        The order of layers; None is the listed one.
     """
 
     ends: tuple[int, ...]
     stages: tuple[StageEvaluation, ...]
     value_ps: int
     canonical: bool
+    layer_order: tuple[int, ...] | None = None
 
 
 def brute_force(problem: Problem) -> BruteForceResult:
@@ -89,8 +92,9 @@ def brute_force(problem: Problem) -> BruteForceResult:
     ep, sp (of the first stage, then of the next where they differ), zero and its
     instances, the schedule (1f1b, gpipe, interleaved with fewer chunks first, zb-h1), then
     `pp-inner` first, smaller pitch, and last the lexicographically smallest
-    ends of chunks; among modes, each stage's fastest that fits, and `none` where
-    two are equally fast.
+    ends of chunks (in any order of layers each with the layers before it, which
+    decide where ends are equal); among modes, each stage's fastest that fits,
+    and `none` where two are equally fast.
 
     Raises
     ------
@@ -298,23 +302,49 @@ def _cuts(cell: AnyCell, layers: int) -> Iterator[tuple[int, ...]]:
 def enumerate_plans(costs: Costs, cell: AnyCell) -> Iterator[CellPlan]:
     """Yield every plan of a cell that fits in memory, whatever the constraints say."""
     stages = cell.device_map.stages
-    layers = len(costs.problem.model.ids)
     objective = evaluated_objective(costs.problem)
-    known: dict[tuple[int, tuple[Interval, ...]], list[StageEvaluation]] = {}
-    for ends in _cuts(cell, layers):
+    known: dict[tuple[object, ...], list[StageEvaluation]] = {}
+    for ends, order in _every_cut(costs.problem, cell):
+        places = range(ends[-1]) if order is None else order
         choices = []
         for stage in range(stages):
             chunks = tuple(zip((0, *ends), ends, strict=False))[stage::stages]
-            if (stage, chunks) not in known:
-                known[stage, chunks] = _fitting(costs, cell, stage, chunks)
-            choices.append(known[stage, chunks])
+            sets = tuple(
+                (frozenset(places[:low]), frozenset(places[low:high])) for low, high in chunks
+            )
+            if (stage, sets) not in known:
+                known[stage, sets] = _fitting(costs.ordered(order), cell, stage, chunks)
+            choices.append(known[stage, sets])
         for options in product(*choices):
             chosen = options
             if not isinstance(cell, Cell):
                 chosen = with_backward_before(options, cell.schedule)
             value = stages_value_ps(objective, cell, chosen)
             canonical = all(stage is of[0] for stage, of in zip(options, choices, strict=True))
-            yield CellPlan(ends, chosen, value, canonical)
+            yield CellPlan(ends, chosen, value, canonical, order)
+
+
+def _every_cut(
+    problem: Problem, cell: AnyCell
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...] | None]]:
+    """Yield ends and order of layers of every way to give each layer a stage.
+
+    No stage is empty. In the listed order stages are runs of it; in any order
+    no edge goes to an earlier stage, and that is all.
+    """
+    layers, stages = len(problem.model.ids), cell.device_map.stages
+    if problem.search.layer_order == "listed":
+        for ends in _cuts(cell, layers):
+            yield ends, None
+        return
+    index = problem.model.index
+    edges = [(index[edge.source], index[edge.target]) for edge in problem.model.all_edges]
+    for stage_of in product(range(stages), repeat=layers):
+        if len(set(stage_of)) < stages or any(stage_of[s] > stage_of[t] for s, t in edges):
+            continue
+        order = tuple(sorted(range(layers), key=lambda layer: (stage_of[layer], layer)))
+        ends = tuple(accumulate(stage_of.count(stage) for stage in range(stages)))
+        yield ends, None if order == tuple(range(layers)) else order
 
 
 def _fitting(
@@ -461,6 +491,7 @@ def _placement(cell: AnyCell, order: MapOrder, pitch: int, plan: CellPlan) -> Pl
         tuple(stage.recompute for stage in plan.stages),
         zero=cell.zero,
         schedule=cell.schedule,
+        layer_order=plan.layer_order,
     )
 
 
@@ -476,8 +507,14 @@ def _place(placement: Placement) -> tuple[object, ...]:
         placement.schedule,
         placement.order != "pp-inner",
         placement.pitch,
-        placement.ends,
+        _place_of_cuts(placement),
     )
+
+
+def _place_of_cuts(placement: Placement) -> list[tuple[int, list[int]]]:
+    """Return the number of layers before each boundary, and which ones: in one order, its end."""
+    layers = range(placement.ends[-1]) if placement.layer_order is None else placement.layer_order
+    return [(end, sorted(layers[:end])) for end in placement.ends]
 
 
 def _confirm(costs: Costs, value_ps: int, winner: Placement | None, optimal: int) -> None:

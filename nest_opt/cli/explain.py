@@ -73,7 +73,7 @@ def failure(result: SolveResult) -> Failure:
         diagnosis.case,
         diagnosis.stages,
         diagnosis.stage,
-        tuple(problem.model.ids[layer] for layer in stage.layers),
+        tuple(problem.model.ids[layer] for layer in diagnosis.layers),
         stage,
         diagnosis.memory_bytes,
         diagnosis.devices,

@@ -63,8 +63,11 @@ DIMENSIONS: dict[str, _Dimension] = {
     "zero_expert": _Dimension(_zero_level, "0, 1, 2, 3"),
     "zero_instances": _DEGREE,
     "per_stage": _Dimension(_one_of("tp", "sp"), "tp, sp"),
+    "layer_order": _Dimension(_one_of("listed", "any"), "listed, any"),
 }
 ALIASES = {"b": "microbatch"}
+# What has one value, not several to choose among.
+SINGLE = {"layer_order"}
 _PROFILE_KEYS = ("microbatch", "tp", "cp", "ep", "sp")
 
 
@@ -92,6 +95,11 @@ def parse_fixes(texts: Sequence[str], option: str = "--fix") -> dict[str, tuple[
                 f"give its values together, as in {option} {name}=A,B"
             )
         fixes[name] = tuple(_value(name, value.strip(), option) for value in values.split(","))
+        if name in SINGLE and len(fixes[name]) > 1:
+            raise click.UsageError(
+                f"{option} {name}: found {len(fixes[name])} values, 1 is allowed: name one of "
+                f"{DIMENSIONS[name].legal}"
+            )
     return fixes
 
 
@@ -138,14 +146,15 @@ def fix(problem: "Problem", fixes: dict[str, tuple[Any, ...]], option: str = "--
 
     if not fixes:
         return problem
-    build(SearchSpace, fixes, option)
+    values = {name: given[0] if name in SINGLE else given for name, given in fixes.items()}
+    build(SearchSpace, values, option)
     _check_profiled(problem, fixes, option)
     # Only what is set: a dimension left open means something else than its default.
     search = {name: getattr(problem.search, name) for name in problem.search.model_fields_set}
-    search = {**search, **fixes}
-    for name, values in _profiled(problem, search).items():
+    search = {**search, **values}
+    for name, left in _profiled(problem, search).items():
         if name not in fixes:
-            search[name] = values
+            search[name] = left
     parts = {name: getattr(problem, name) for name in problem.model_fields_set}
     return build(Problem, {**parts, "search": build(SearchSpace, search, option)}, option)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     metavar="KEY=VALUE[,VALUE]",
     multiple=True,
     help="Search only these values of microbatch (b), tp, cp, ep, sp, dp, pp, recompute, order, "
-    "pitch or per_stage, as in --fix tp=8. Repeatable.",
+    "pitch, zero, per_stage or layer_order, as in --fix tp=8. Repeatable.",
 )
 @runtime_option
 @click.option(

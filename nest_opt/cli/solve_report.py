@@ -159,12 +159,13 @@ def infeasible_report(
         return
     stage, case = why.stage, why.case
     yield Text.assemble(("infeasible: ", "bold red"), (shortage_text(why), "bold"))
+    names = layers_text(why.layers, index=result.problem.model.index)
     shape = shape_text(case.microbatch, why.configurations, case.replicas, case.zero)
     yield facts(
         {
             "closest": f"{shape}: {_closeness_text(why)}",
-            "stage": f"{why.stage_number}: {layers_text(why.layers)} "
-            f"({count_text(len(why.layers), 'layer')}), recompute {stage.recompute}",
+            "stage": f"{why.stage_number}: {names} ({count_text(len(why.layers), 'layer')}), "
+            f"recompute {stage.recompute}",
         }
     )
     yield _memory_terms(stage)

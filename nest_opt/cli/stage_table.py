@@ -1,6 +1,6 @@
 """A plan in a few lines: its degrees, and a table of its stages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from rich.box import SIMPLE_HEAD
@@ -109,13 +109,33 @@ def batch_text(plan: Plan) -> str:
     return f"{batch}, m = {rounds:,} {noun} per pipeline{padded}"
 
 
-def layers_text(names: Sequence[str], chunks: Sequence[int] | None = None) -> str:
-    """Return the first and the last of a stage's layers, or those of each of its chunks."""
+# Runs of the listed order that a stage's layers are told by.
+MOST_RUNS = 4
+
+
+def layers_text(
+    names: Sequence[str],
+    chunks: Sequence[int] | None = None,
+    index: Mapping[str, int] | None = None,
+) -> str:
+    """Return the first and the last of a stage's layers, of each of its chunks, or of each run.
+
+    Runs are those of the listed order, if the places in it are given; more than
+    `MOST_RUNS` are cut short.
+    """
     if chunks is not None:
         ends = list(accumulate(chunks, initial=0))
         return ", ".join(layers_text(names[low:high]) for low, high in pairwise(ends))
-    edges = names if len(names) == 1 else (names[0], names[-1])
-    return " .. ".join(printable(name) for name in edges)
+    starts = [0]
+    if index is not None:
+        steps = enumerate(pairwise(index[name] for name in names), start=1)
+        starts += [place for place, (before, after) in steps if after != before + 1]
+    runs = [names[low:high] for low, high in pairwise([*starts, len(names)])]
+    texts = [
+        " .. ".join(printable(name) for name in (run if len(run) == 1 else (run[0], run[-1])))
+        for run in runs[:MOST_RUNS]
+    ]
+    return ", ".join(texts) + (", ..." if len(runs) > MOST_RUNS else "")
 
 
 def devices_text(block: Sequence[int]) -> str:
@@ -131,7 +151,7 @@ def devices_text(block: Sequence[int]) -> str:
 
 def stage_table(plan: Plan, evaluation: Evaluation | None) -> RenderableType:
     """Return a table with one row per stage; without costs where there is no evaluation."""
-    device_map = plan.placement().device_map
+    device_map, index = plan.placement().device_map, plan.problem.model.index
     table = Table(
         box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold"
     )
@@ -147,7 +167,7 @@ def stage_table(plan: Plan, evaluation: Evaluation | None) -> RenderableType:
     for number, stage in enumerate(plan.stages):
         table.add_row(
             str(number),
-            f"{layers_text(stage.layers, stage.chunks)} ({len(stage.layers):,})",
+            f"{layers_text(stage.layers, stage.chunks, index)} ({len(stage.layers):,})",
             devices_text(device_map.block(0, number)),
             stage.recompute,
             *(_costs(evaluation.stages[number]) if evaluation else ()),

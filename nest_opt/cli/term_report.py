@@ -76,7 +76,8 @@ def _of_stage(term: Term) -> str:
 def _stage_title(plan: Plan, number: int, stage: StageEvaluation) -> Text:
     names, sizes = plan.stages[number].layers, plan.stages[number].chunks
     return Text(
-        f"stage {number}: {layers_text(names, sizes)} ({count_text(len(names), 'layer')}), "
+        f"stage {number}: {layers_text(names, sizes, plan.problem.model.index)} "
+        f"({count_text(len(names), 'layer')}), "
         f"recompute {stage.recompute}",
         style="bold",
     )

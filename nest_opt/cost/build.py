@@ -1,8 +1,10 @@
 """Building the cost table of a problem: exact rationals, each rounded once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, product
+from math import isqrt
 
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.sharding import Call, Sharding, calls_of, fits_replicas
@@ -22,10 +24,11 @@ from nest_opt.cost.table import (
     TiedKey,
     refuse_overflow,
 )
-from nest_opt.cost.units import to_bytes, to_ps
+from nest_opt.cost.units import to_bytes, to_bytes_each, to_ps, to_ps_each
 from nest_opt.errors import InstanceError
 from nest_opt.network import Network, build_network
 from nest_opt.problem import Configuration, Problem, Profile
+from nest_opt.problem.job import Job
 from nest_opt.problem.profile import GROUPS, Group, Recompute
 
 
@@ -76,12 +79,12 @@ def legal_replicas(problem: Problem) -> dict[tuple[int, Configuration], tuple[in
     """
     devices = problem.cluster.device_count
     legal = {}
+    asked = sorted(problem.search.dp or _possible_replicas(problem.job, devices))
     for microbatch, configuration in problem.candidates:
         most = devices // configuration.block_size
-        asked = problem.search.dp or range(1, most + 1)
         legal[microbatch, configuration] = tuple(
             degree
-            for degree in sorted(asked)
+            for degree in asked
             if degree <= most
             and rounds_per_batch(problem.job, microbatch, configuration.ep, degree) is not None
         )
@@ -98,6 +101,15 @@ def legal_replicas(problem: Problem) -> dict[tuple[int, Configuration], tuple[in
             f"of the legal dp ({known}) is needed: choose another, or allow other dp"
         )
     return in_runs
+
+
+def _possible_replicas(job: Job, most: int) -> Iterable[int]:
+    """Return every d up to a number that may divide the batch: its divisors, or all if it pads."""
+    if job.pad:
+        return range(1, most + 1)
+    batch = job.global_batch
+    small = [d for d in range(1, min(most, isqrt(batch)) + 1) if batch % d == 0]
+    return {d for low in small for d in (low, batch // low) if d <= most}
 
 
 def _no_legal_degree(problem: Problem) -> str:
@@ -205,7 +217,7 @@ def _pair_costs(
             mode: tuple(p.recompute[mode].stash_bytes for p in profiles) for mode in modes
         },
         work_bytes={mode: tuple(p.recompute[mode].work_bytes for p in profiles) for mode in modes},
-        hop_ps=_hop_ps(problem, network, microbatch, configuration),
+        hop_ps=hop_times(network, configuration, cut_bytes(problem, microbatch, configuration.tp)),
     )
 
 
@@ -249,16 +261,17 @@ def cut_bytes(problem: Problem, microbatch: int, tp: int) -> tuple[int, ...]:
     return tuple(accumulate(change))
 
 
-def _hop_ps(
-    problem: Problem, network: Network, microbatch: int, configuration: Configuration
+def hop_times(
+    network: Network, configuration: Configuration, sizes: Sequence[int]
 ) -> tuple[Row, ...]:
-    """Return the time of a hop over each cut; a rank moves its share of the bytes."""
+    """Return, per level, the time of a hop of each size; a rank moves its share of the bytes."""
     shares = configuration.cp * (configuration.tp if configuration.sp else 1)
-    sizes = cut_bytes(problem, microbatch, configuration.tp)
-    return tuple(
-        tuple(to_ps(network.hop_s(Fraction(size, shares), level)) for size in sizes)
-        for level in range(network.level_count)
-    )
+    found = []
+    for level in range(network.level_count):
+        # Repeated layers have equal boundaries.
+        times = {size: to_ps(network.hop_s(Fraction(size, shares), level)) for size in set(sizes)}
+        found.append(tuple(times[size] for size in sizes))
+    return tuple(found)
 
 
 def _sync_costs(
@@ -281,17 +294,18 @@ def _sync_costs(
             for operation, ranks, shares in _calls(
                 problem, configuration, parameter_class, degrees
             ):
+                key = SyncKey(configuration, parameter_class, ranks, top, operation, shares)
+                if key in costs:
+                    continue
                 part = sizes_of.weights if operation == "all-gather" else sizes_of.gradients
                 size = Fraction(part) / shares
-                sizes = [size * _parameters(profile, parameter_class) for profile in profiles]
-                algorithm = network.fastest_algorithm(operation, ranks, top, max(sizes))
+                counts = [_parameters(profile, parameter_class) for profile in profiles]
+                algorithm = network.fastest_algorithm(operation, ranks, top, size * max(counts))
                 for level in range(network.level_count):
-                    key = SyncKey(configuration, parameter_class, ranks, level, operation, shares)
-                    if key not in costs:
-                        fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
-                        costs[key] = SyncCosts(
-                            to_ps(fixed), tuple(to_ps(per_byte * size) for size in sizes)
-                        )
+                    fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
+                    costs[replace(key, level=level)] = SyncCosts(
+                        to_ps(fixed), to_ps_each(per_byte * size, counts)
+                    )
     return costs
 
 
@@ -340,10 +354,7 @@ def _shard_costs(
             state = state_bytes(convention, level, ranks)
             whole = whole_bytes(convention, level, ranks)
             counts = [_parameters(profile, name) for profile in profiles]
-            costs[key] = ShardCosts(
-                tuple(to_bytes(count * state) for count in counts),
-                tuple(to_bytes(count * whole) for count in counts),
-            )
+            costs[key] = ShardCosts(to_bytes_each(state, counts), to_bytes_each(whole, counts))
     return costs
 
 

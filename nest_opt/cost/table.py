@@ -7,6 +7,7 @@ table afterwards is exact. `nest_opt.cost.build` computes it, `nest_opt.cost.tab
 writes and reads it (`docs/cost_table.md` specifies the format).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -265,8 +266,9 @@ def refuse_overflow(table: CostTable) -> None:
                 )
             ]
             refuse_total(name, sum(size[row] for row in table.layer_rows), "bytes")
+    counts = Counter(table.layer_rows).items()
     for key, sync in table.sync.items():
-        total = sync.fixed_ps + sum(sync.row_ps[row] for row in table.layer_rows)
+        total = sync.fixed_ps + sum(count * sync.row_ps[row] for row, count in counts)
         if any(table.zero):
             # Both classes at once, and in every layer a call of its own three times a microbatch.
             total = 8 * (table.layer_count * sync.fixed_ps + total)

@@ -5,7 +5,7 @@ depend on the position from the end alone: one level vector serves every
 number of stages and of replicas.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.units import to_ps
 from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
 from nest_opt.dp.chunks import ChunkPlan
-from nest_opt.dp.matrices import Held
+from nest_opt.dp.cuts import EndsAndOrder, Held
 from nest_opt.dp.source import Bundle, Group, MemoryCase
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
@@ -181,6 +181,15 @@ class ArtifactSource:
         """n, the number of layers."""
         return len(self._problem.model.ids)
 
+    @property
+    def last_cut(self) -> int:
+        """The cut after all layers: n."""
+        return self.layers
+
+    def stages(self, path: Sequence[int]) -> EndsAndOrder:
+        """Return ends and order of the stages that end at these cuts: the listed one."""
+        return tuple(path), None
+
     def bundles(self, with_dominated: bool = True) -> Iterator[Bundle]:
         """Yield the groups of each b and t, with bounds that cannot be had better in short."""
         by_pair: dict[tuple[int, Configuration], list[Group]] = {}
@@ -298,6 +307,10 @@ class ArtifactSource:
     def held(self, stages: int) -> list[Held]:
         """Return nothing for each stage: there are no constraints here."""
         return [None] * stages
+
+    def holding(self, matrix: Array, held: Held) -> Array:
+        """Return the matrix: no stage must hold any layer."""
+        return matrix
 
     def places(self, case: MemoryCase, stages: int) -> list[int]:
         """Return each stage's number from the end, 1 being the last."""

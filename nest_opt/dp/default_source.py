@@ -1,7 +1,7 @@
 """The default cost model's cells of the aligned family, with their bounds."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from math import isqrt
@@ -9,12 +9,13 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from nest_opt.cost.build import build_cost_table, legal_replicas
+from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
 from nest_opt.cost.sharding import Sharding, fits_replicas
 from nest_opt.dp.chain import INFINITE, Array, Chain
 from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkPlan, EqualCuts, StageSets
+from nest_opt.dp.cuts import EndsAndOrder, Held, cuts_of
 from nest_opt.dp.group_bounds import GroupBounds, sharding_of
 from nest_opt.dp.least_levels import LeastLevels
 from nest_opt.dp.levels import NO_HOP, LevelSet
@@ -22,7 +23,6 @@ from nest_opt.dp.matrices import (
     MIN_KEPT,
     NO_ROUNDS,
     NOTHING_SHARDED,
-    Held,
     LazyMatrices,
     PairMatrices,
     StageKey,
@@ -53,7 +53,8 @@ class DefaultSource:
 
     def __init__(self, costs: Costs) -> None:
         self._problem = costs.problem
-        self._table = costs.table
+        self._table = costs.search_table
+        self._boundaries = cuts_of(costs.graph, costs.table.layer_count)
         self._devices = costs.problem.cluster.device_count
         self._restriction = restriction(costs.problem)
         self._replicas = costs.table.replicas
@@ -62,7 +63,7 @@ class DefaultSource:
         self._zero = costs.problem.zeros
         self._schedules = costs.problem.search.schedules
         self.least = LeastLevels(costs.network.group_sizes)
-        self.bounds = GroupBounds(costs.table, costs.problem.job.objective, self.least)
+        self.bounds = GroupBounds(costs.search_table, costs.problem.job.objective, self.least)
         # By whether parameters are sharded: there are many such, and the oldest are dropped.
         self._matrices: tuple[_Matrices, _Matrices] = ({}, {})
         self._device_maps: dict[tuple[int, int, int], list[DeviceMap]] = {}
@@ -85,7 +86,7 @@ class DefaultSource:
         other._matrices, other._least, other._with_maps = ({}, {}), {}, {}
         other._cuts, other._chunk_costs, other._map_counts = {}, {}, {}
         if any(self._zero):
-            other._table = build_cost_table(problem)
+            other._table = Costs(problem).search_table
             other.bounds = GroupBounds(other._table, problem.job.objective, self.least)
         return other
 
@@ -93,6 +94,19 @@ class DefaultSource:
     def layers(self) -> int:
         """n, the number of layers."""
         return self._table.layer_count
+
+    @property
+    def last_cut(self) -> int:
+        """The cut after all layers."""
+        return len(self._boundaries) - 1
+
+    def stages(self, path: Sequence[int]) -> EndsAndOrder:
+        """Return ends and order of the stages that end at these cuts."""
+        return self._boundaries.stages(path)
+
+    def holding(self, matrix: Array, held: Held) -> Array:
+        """Return a matrix that is `INFINITE` for stages without the layers to be held."""
+        return self._boundaries.holding(matrix, held)
 
     def matrices(
         self, pair: tuple[int, Configuration], sharding: Sharding = NOTHING_SHARDED
@@ -103,7 +117,7 @@ class DefaultSource:
         return _kept(
             self._matrices[bool(sharding.zero)],
             (pair, sharding),
-            lambda: PairMatrices(self._table, pair, self._restriction, sharding),
+            lambda: PairMatrices(self._table, pair, self._restriction, sharding, self._boundaries),
             KEPT_SHARDED if sharding.zero else None,
         )
 
@@ -381,7 +395,7 @@ class DefaultSource:
     ) -> int:
         """Return a lower bound on max X or max Y at the least group levels possible.
 
-        The first stage holds at least the first layer and hides nothing; with
+        The first stage holds at least one that may be first and hides nothing; with
         one stage it holds all. Where nothing hides sync, some stage has the
         largest layer, and an even share of all layers' bytes at least.
         """
@@ -394,11 +408,11 @@ class DefaultSource:
         if stages == 1:
             return int(sync[0, -1])
         if self._hides_sync(schedule):
-            return int(sync[0, 1]) + exchange
+            return int(sync[0, self._boundaries.first].min()) + exchange
         return max(
-            int(np.diagonal(sync, 1).max()),
-            int(sync[0, 1]) + exchange,
-            int(sync[-2, -1]) + exchange,
+            int(sync[self._boundaries.alone].max()),
+            int(sync[0, self._boundaries.first].min()) + exchange,
+            *([int(sync[-2, -1]) + exchange] if exchange else []),
             -(-int(sync[0, -1]) // stages),
         )
 
@@ -489,7 +503,7 @@ class DefaultSource:
 
     def held_by(self, stages: int) -> list[Held]:
         """Return the layers that each of S stages must hold, where pins want no more stages."""
-        return [(min(places), max(places)) if places else None for places in self._pinned(stages)]
+        return [tuple(sorted(set(places))) if places else None for places in self._pinned(stages)]
 
     def _pinned(self, stages: int) -> list[list[int]]:
         """Return the places of the layers that pins want in each of S stages."""
@@ -653,7 +667,7 @@ class DefaultSource:
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
         least = self._memory_of(case).memory(1)
-        layers = np.diagonal(least, 1)
+        layers = least[self._boundaries.alone]
         return (
             int(layers[layers < INFINITE].max(initial=0)),
             self._memory_of(case).all_states_bytes + self._table.reserve_bytes,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, Chain, first_ends
-from nest_opt.dp.matrices import with_held
+from nest_opt.dp.cuts import EndsAndOrder
 from nest_opt.dp.needs import Needs, least_bytes
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.plan.evaluate import Costs, StageEvaluation, evaluate_stage
@@ -36,6 +36,8 @@ class Diagnosis:
     complete
         Whether all placements were compared. After a KeyboardInterrupt others
         may need less, and so be closer, of those that were not.
+    layers
+        The heaviest stage's layers, by their places in the listed order.
     """
 
     case: MemoryCase | None = None
@@ -46,6 +48,7 @@ class Diagnosis:
     devices: int | None = None
     configurations: tuple[Configuration, ...] = ()
     complete: bool = True
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def diagnose(
     closest = known.closest
     if closest is None:
         return Diagnosis(devices=known.devices, complete=complete)
-    stage, heaviest = _heaviest(costs, source, closest)
+    stage, heaviest, layers = _heaviest(costs, source, closest)
     return Diagnosis(
         closest.case,
         closest.stages,
@@ -96,6 +99,7 @@ def diagnose(
         known.devices,
         (closest.case.configuration,) * closest.stages,
         complete,
+        layers,
     )
 
 
@@ -127,16 +131,16 @@ def _compare(
                 known.devices = block * stages
 
 
-def _ends(source: CellSource, closest: _Closest) -> tuple[int, ...]:
-    """Return the ends of the chunks of the closest placement."""
+def _ends(source: CellSource, closest: _Closest) -> EndsAndOrder:
+    """Return the ends of the chunks of the closest placement, and its order of layers."""
     case, stages = closest.case, closest.stages
     if case.schedule.is_interleaved:
         found = source.chunk_memory(case, stages)
         assert found is not None
-        return found[1]
+        return found[1], None
     used = _memory(source, case, stages)
     passes = Chain(used, None).sum_suffixes(closest.need_bytes, UNLIMITED, weight=0)
-    return first_ends(passes, 0)
+    return source.stages(first_ends(passes, 0))
 
 
 def _memory(source: CellSource, case: MemoryCase, stages: int) -> list[Array]:
@@ -144,7 +148,7 @@ def _memory(source: CellSource, case: MemoryCase, stages: int) -> list[Array]:
     held = source.held(stages)
     assert held is not None
     places = zip(source.places(case, stages), held, strict=True)
-    return [with_held(source.memory(case, place), layers) for place, layers in places][::-1]
+    return [source.holding(source.memory(case, place), layers) for place, layers in places][::-1]
 
 
 def _useful_bytes(
@@ -181,10 +185,13 @@ def _may_improve(
     return least_bytes(source, case) < (INFINITE if closest is None else closest.need_bytes)
 
 
-def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int, StageEvaluation]:
-    """Return number and terms of the heaviest stage of the closest placement."""
+def _heaviest(
+    costs: Costs, source: CellSource, closest: _Closest
+) -> tuple[int, StageEvaluation, tuple[int, ...]]:
+    """Return number, terms and layers of the heaviest stage of the closest placement."""
     case, stages = closest.case, closest.stages
-    intervals = stage_intervals(_ends(source, closest), stages)
+    ends, layer_order = _ends(source, closest)
+    intervals = stage_intervals(ends, stages)
     a = case.configuration.block_size
     order: MapOrder = "pp-inner-reversed" if costs.is_artifact else "pp-inner"
     cell = Cell(
@@ -195,6 +202,7 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
         case.zero,
         case.schedule,
     )
+    ordered = costs.ordered(layer_order)
     found = []
     for stage, chunks in enumerate(intervals):
         modes = (
@@ -204,9 +212,14 @@ def _heaviest(costs: Costs, source: CellSource, closest: _Closest) -> tuple[int,
         )
         found.append(
             min(
-                (evaluate_stage(costs, cell, stage, chunks, mode) for mode in modes),
+                (evaluate_stage(ordered, cell, stage, chunks, mode) for mode in modes),
                 key=lambda stage_: stage_.memory_bytes,
             )
         )
     stage = max(range(stages), key=lambda place: found[place].memory_bytes)
-    return stage, found[stage]
+    places = range(ends[-1]) if layer_order is None else layer_order
+    return (
+        stage,
+        found[stage],
+        tuple(places[place] for low, high in intervals[stage] for place in range(low, high)),
+    )

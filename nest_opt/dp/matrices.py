@@ -1,4 +1,8 @@
-"""Interval matrices of the default cost model for one (microbatch, configuration)."""
+"""Matrices of the default cost model for one (microbatch, configuration).
+
+An interval is what is between two cuts: in the listed order a run of layers, in
+any order the difference of two downsets.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +22,7 @@ from nest_opt.cost.sharding import (
 )
 from nest_opt.cost.table import CLASSES, MAX_TOTAL, CostTable, ParameterClass, SyncCosts, row_times
 from nest_opt.dp.chain import INFINITE, Array, extend_max, extend_sum, suffix_start
+from nest_opt.dp.cuts import Cuts, Held, ListedCuts
 from nest_opt.dp.levels import NO_HOP, Levels, LevelSet
 from nest_opt.dp.rules import Restriction
 from nest_opt.errors import InstanceError
@@ -33,10 +38,6 @@ MIN_KEPT = 8
 NOTHING_SHARDED = Sharding(NOT_SHARDED, replicas=1, rounds=1)
 # Levels of the copies of a stage without collectives over them in its rounds.
 NO_ROUNDS: LevelSet = frozenset()
-
-# First and last of the layers that a stage must hold, None where any will do.
-Held: TypeAlias = tuple[int, int] | None
-
 
 # Levels of groups and hops, microbatches in flight, layers held, and levels of the copies.
 StageKey: TypeAlias = tuple[LevelSet, int, Held, LevelSet]
@@ -70,19 +71,9 @@ class LazyMatrices(Sequence[Array]):
         return self._make(*self._keys[place])
 
 
-def with_held(matrix: Array, held: Held) -> Array:
-    """Return a matrix that is `INFINITE` for intervals without the layers to be held."""
-    if held is None:
-        return matrix
-    first, last = held
-    masked = np.full_like(matrix, INFINITE)
-    masked[: first + 1, last + 1 :] = matrix[: first + 1, last + 1 :]
-    return masked
-
-
 @dataclass
 class Suffix:
-    """The last stages of a pipeline: least max load and least sum of fills from each layer on.
+    """The last stages of a pipeline: least max load and least sum of fills from each cut on.
 
     Cells whose level vectors end alike share these, through `longer`.
     """
@@ -98,13 +89,15 @@ class PairMatrices:
     Parameters
     ----------
     table
-        The coefficients.
+        The coefficients, with a hop for each of the cuts.
     microbatch, configuration
         b and k.
     restriction
         What the constraints take away.
     sharding
         The ZeRO level with d and m; of level 0 one serves all d and m.
+    cuts
+        Where stages may end; in the listed order by default.
     """
 
     def __init__(
@@ -113,6 +106,7 @@ class PairMatrices:
         pair: tuple[int, Configuration],
         restriction: Restriction,
         sharding: Sharding = NOTHING_SHARDED,
+        cuts: Cuts | None = None,
     ) -> None:
         self._table = table
         self._pair = pair
@@ -121,16 +115,12 @@ class PairMatrices:
         self._costs = sharded_pair(table, pair, sharding)
         self._restriction = restriction
         self._rows = np.array(table.layer_rows)
-        n = self.layers = len(self._rows)
-        cut = np.zeros(n + 1, np.bool_)
-        cut[[c for c in restriction.interval_cuts if 0 < c < n]] = True
-        ordered = np.arange(n + 1)[:, None] < np.arange(n + 1)[None, :]
-        self._empty = ~ordered | cut[:, None] | cut[None, :]
-        for first, second in restriction.apart:
-            self._empty[: first + 1, second + 1 :] = True
+        self.layers = len(self._rows)
+        self._cuts = ListedCuts(self.layers) if cuts is None else cuts
+        self._empty = self._cuts.forbidden(restriction)
         self.modes: list[Recompute] = [m for m in RECOMPUTE_MODES if m in self._costs.stash_bytes]
         # Matrices of one level, d and m are asked for by few cells, and there are many.
-        kept = MIN_KEPT if sharding.zero else max(MIN_KEPT, KEPT_ENTRIES // (n + 1) ** 2)
+        kept = MIN_KEPT if sharding.zero else max(MIN_KEPT, KEPT_ENTRIES // len(self._cuts) ** 2)
         self._mode_times = lru_cache(kept)(self._compute_mode_times)
         self._kept_stage_time = lru_cache(kept)(self._compute_stage_time)
         # The stages between the ends of a pipeline mostly have one key.
@@ -139,13 +129,12 @@ class PairMatrices:
         # A stage is asked for as the first of its pipeline, and next as one of a longer.
         self._kept_memory = lru_cache(2)(self._compute_memory)
         self._kept_work = lru_cache(None)(self._compute_work)
-        self.root = Suffix(suffix_start(n), suffix_start(n))
+        start = suffix_start(len(self._cuts) - 1)
+        self.root = Suffix(start, start)
 
     def _prefix(self, values: tuple[int, ...]) -> Array:
-        """Return running sums over layers of a per-row value, n + 1 of them."""
-        sums = np.zeros(self.layers + 1, np.int64)
-        np.cumsum(np.array(values, np.int64)[self._rows], out=sums[1:])
-        return sums
+        """Return, for each cut, the sum over the layers before it of a per-row value."""
+        return self._cuts.sums(np.array(values, np.int64)[self._rows])
 
     @staticmethod
     def _intervals(prefix: Array) -> Array:
@@ -155,7 +144,7 @@ class PairMatrices:
 
     @cached_property
     def backward_prefix(self) -> Array:
-        """Plain backward time of all layers before each layer."""
+        """Plain backward time of all layers before each cut."""
         return self._prefix(self._costs.backward_ps)
 
     def _own(self, values: tuple[int, ...]) -> Array:
@@ -203,12 +192,7 @@ class PairMatrices:
         return self._kept_work(mode)
 
     def _compute_work(self, mode: Recompute) -> Array:
-        work = np.array(self._costs.work_bytes[mode], np.int64)[self._rows]
-        largest = np.zeros((self.layers + 1, self.layers + 1), np.int64)
-        ordered = np.arange(self.layers)[:, None] <= np.arange(self.layers)[None, :]
-        largest[:-1, 1:] = np.where(ordered, work[None, :], 0)
-        np.maximum.accumulate(largest, axis=1, out=largest)
-        return largest
+        return self._cuts.largest(np.array(self._costs.work_bytes[mode], np.int64)[self._rows])
 
     @cached_property
     def _most_in_flight(self) -> dict[Recompute, Array]:
@@ -289,7 +273,7 @@ class PairMatrices:
         `shared` are the levels of the copies as of `LevelVectors.sync_sets`,
         where rounds have collectives over them.
         """
-        return with_held(self._kept_stage_time(levels, in_flight, shared), held)
+        return self._cuts.holding(self._kept_stage_time(levels, in_flight, shared), held)
 
     def round_sync(self, levels: Levels) -> Array:
         """Return what each layer's collectives over its copies take in a round."""
@@ -301,9 +285,7 @@ class PairMatrices:
 
     def round_prefix(self, levels: Levels) -> Array:
         """Return running sums over layers of what their collectives over copies take."""
-        sums = np.zeros(self.layers + 1, np.int64)
-        np.cumsum(self.round_sync(levels), out=sums[1:])
-        return sums
+        return self._cuts.sums(self.round_sync(levels))
 
     @property
     def has_rounds(self) -> bool:
@@ -324,7 +306,7 @@ class PairMatrices:
         return np.asarray(best)
 
     def mode(self, in_flight: int, low: int, high: int) -> Recompute:
-        """Return the mode of least F that fits an interval."""
+        """Return the mode of least F that fits what is between two cuts."""
         return next(
             mode for mode in self.modes if self._most_in_flight[mode][low, high] >= in_flight
         )

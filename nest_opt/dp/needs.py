@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, extend_max, suffix_start
-from nest_opt.dp.matrices import Held, with_held
+from nest_opt.dp.cuts import Held
 from nest_opt.dp.source import CellSource, MemoryCase
 from nest_opt.problem.schedule import Schedule
 
 
 @dataclass
 class _Suffix:
-    """The last stages of a pipeline: the least bytes of their heaviest, from each layer on.
+    """The last stages of a pipeline: the least bytes of their heaviest, from each cut on.
 
     Pipelines whose ends must hold the same layers, and hold as many stashes, share
     these, through `longer`.
@@ -54,7 +54,7 @@ class Needs:
         return found[stages - 1]
 
     def _compute(self, case: MemoryCase) -> Iterator[int]:
-        root = _Suffix(suffix_start(self._source.layers))
+        root = _Suffix(suffix_start(self._source.last_cut))
         for stages in range(1, self._source.layers + 1):
             held = self._source.held(stages)
             if held is None:
@@ -68,10 +68,10 @@ class Needs:
             suffix = root
             for key in reversed(others):
                 if key not in suffix.longer:
-                    used = with_held(self._source.memory(case, key[0]), key[1])
+                    used = self._source.holding(self._source.memory(case, key[0]), key[1])
                     suffix.longer[key] = _Suffix(extend_max(used, suffix.need_bytes))
                 suffix = suffix.longer[key]
-            used = with_held(self._source.memory(case, first[0]), first[1])
+            used = self._source.holding(self._source.memory(case, first[0]), first[1])
             yield int(extend_max(used[:1], suffix.need_bytes)[0])
 
 

@@ -37,13 +37,16 @@ class Restriction:
     ----------
     cuts
         Places in the listed order where no stage, or chunk of one, may end
-        (0 < cut < n).
+        (0 < cut < n), where stages are intervals of it.
     together
         Places that one stage must hold, all of them; it may be in several
         chunks.
     apart
         Pairs (first, second) of places, first < second, that no stage may
         both hold.
+    not_last
+        Places that are not the last, in the listed order, of a stage that has
+        one after it: what `cuts` says where layers may be in any order.
     pins
         Layers that must be in a stage of a given number.
     highest_hop_level, highest_tp_level
@@ -58,6 +61,7 @@ class Restriction:
     cuts: frozenset[int] = frozenset()
     together: tuple[tuple[int, ...], ...] = ()
     apart: frozenset[tuple[int, int]] = frozenset()
+    not_last: frozenset[int] = frozenset()
     pins: tuple[PinnedLayers, ...] = ()
     highest_hop_level: int | None = None
     highest_tp_level: int | None = None
@@ -69,6 +73,7 @@ class Restriction:
             self.cuts | other.cuts,
             self.together + other.together,
             self.apart | other.apart,
+            self.not_last | other.not_last,
             self.pins + other.pins,
             _least(self.highest_hop_level, other.highest_hop_level),
             _least(self.highest_tp_level, other.highest_tp_level),
@@ -148,8 +153,9 @@ def restrict_pinned_layers(constraint: PinnedLayers, problem: Problem) -> Restri
 
 
 def restrict_forbidden_boundary(constraint: ForbiddenBoundary, problem: Problem) -> Restriction:
-    """Forbid the cut after the layer."""
-    return Restriction(cuts=frozenset({problem.model.index[constraint.after] + 1}))
+    """Forbid the cut after the layer: every stage but the last whose last layer it is."""
+    last = problem.model.index[constraint.after]
+    return Restriction(cuts=frozenset({last + 1}), not_last=frozenset({last}))
 
 
 def restrict_hop_latency(constraint: HopLatency, problem: Problem) -> Restriction:

@@ -268,9 +268,10 @@ def _placement(source: CellSource, cell: Cell, value_ps: int) -> Placement:
         plan = source.chunk_plan(cell)
         assert plan is not None
         return cell.placement(plan.ends, plan.modes)
-    ends = smallest_ends(source.chain(cell), source.weights(cell), value_ps)
+    path = smallest_ends(source.chain(cell), source.weights(cell), value_ps)
     modes = tuple(
         source.mode(cell, stage, low, high)
-        for stage, (low, high) in enumerate(zip((0, *ends), ends, strict=False))
+        for stage, (low, high) in enumerate(zip((0, *path), path, strict=False))
     )
-    return cell.placement(ends, modes)
+    ends, layer_order = source.stages(path)
+    return cell.placement(ends, modes, layer_order)

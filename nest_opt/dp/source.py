@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import Array, Chain
 from nest_opt.dp.chunks import ChunkPlan
-from nest_opt.dp.matrices import Held
+from nest_opt.dp.cuts import EndsAndOrder, Held
 from nest_opt.plan.placement import Cell
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
@@ -133,6 +133,15 @@ class CellSource(Protocol):
         """n, the number of layers."""
         ...
 
+    @property
+    def last_cut(self) -> int:
+        """The cut after all layers: matrices have one row and column more."""
+        ...
+
+    def stages(self, path: Sequence[int]) -> EndsAndOrder:
+        """Return ends and order of the stages that end at these cuts."""
+        ...
+
     def bundles(self, with_dominated: bool = True) -> Iterator[Bundle]:
         """Yield every group that may hold a legal plan, with a proved bound each.
 
@@ -211,4 +220,8 @@ class CellSource(Protocol):
 
     def held(self, stages: int) -> list[Held] | None:
         """Return the layers that each of S stages must hold; None if pins want more stages."""
+        ...
+
+    def holding(self, matrix: Array, held: Held) -> Array:
+        """Return a matrix that is `INFINITE` for stages without the layers to be held."""
         ...

@@ -184,4 +184,5 @@ def _diagnosis(costs: Costs, best: _Closest) -> Diagnosis:
         least_memory_bytes(costs, best.need_bytes),
         best.devices,
         configurations,
+        layers=tuple(range(*path[stage][1:])),
     )

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from nest_opt.dp.chain import INFINITE, Array, suffix_start
-from nest_opt.dp.matrices import Held, with_held
+from nest_opt.dp.cuts import Held, with_held
 from nest_opt.dp.staged_chain import extend
 from nest_opt.dp.staged_source import StagedGroup, StagedSource, may_neighbour
 from nest_opt.problem import Configuration

@@ -20,9 +20,10 @@ from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import in_flight, rounds_per_batch
 from nest_opt.cost.sharding import Sharding
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
+from nest_opt.dp.cuts import Held, with_held
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.levels import NO_HOP, LevelSet
-from nest_opt.dp.matrices import MIN_KEPT, NOTHING_SHARDED, Held, with_held
+from nest_opt.dp.matrices import MIN_KEPT, NOTHING_SHARDED
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.staged_chain import StagedChain, StagePath, Step, extend
 from nest_opt.plan.evaluate import Costs

@@ -4,7 +4,7 @@ For each stage one maximal tuple of levels speaks, so every number is at most
 what the stage really takes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nest_opt.cost.table import Row
 from nest_opt.milp.cells import FreeCell
@@ -201,7 +201,7 @@ def _least_hops(k: CellCoefficients, speakers: list[LoadTerms], stage: int) -> i
     return total
 
 
-def _least_hop(hop_ps: Mapping[Configuration, Row], cuts: range) -> int:
+def _least_hop(hop_ps: Mapping[Configuration, Row], cuts: Sequence[int]) -> int:
     return min(row[cut] for row in hop_ps.values() for cut in cuts)
 
 
@@ -221,7 +221,7 @@ def _least_boundary(k: CellCoefficients, speakers: list[LoadTerms], chunk: int) 
 def _least_sync(k: CellCoefficients) -> int:
     """Return a lower bound on max X or max Y.
 
-    The first stage has the first layer and hides nothing. Where no stage hides
+    The first stage has a layer that may be first and hides nothing. Where no stage hides
     any, some one has the layer of the most sync, and one an even share of all.
     Ends pay for tied gradients besides.
     """
@@ -229,7 +229,10 @@ def _least_sync(k: CellCoefficients) -> int:
     if k.stages == 1:
         return _sync_of(k, speakers[0], range(k.layers))
     if k.hides_sync:
-        return _sync_of(k, speakers[0], range(1)) + k.exchange_ps
+        first = [0]
+        if k.graph is not None:
+            first = [layer for layer in range(k.layers) if not k.graph.ancestors[layer]]
+        return min(_sync_of(k, speakers[0], [layer]) for layer in first) + k.exchange_ps
     layers = range(k.layers)
     share = sum(
         min(
@@ -257,8 +260,8 @@ def _sync_weight(terms: SyncTerms) -> int:
     return min(map(sum, terms.layer_ps.values()))
 
 
-def _sync_of(k: CellCoefficients, terms: SyncTerms, layers: range) -> int:
-    """Return Y of a run of layers, in the best configuration."""
+def _sync_of(k: CellCoefficients, terms: SyncTerms, layers: Sequence[int]) -> int:
+    """Return Y of some layers, in the best configuration."""
     return min(
         sum(row[layer] for layer in layers)
         + sum(

@@ -92,15 +92,21 @@ class Formulation:
     rows: dict[str, tuple[str, ...]]
 
     def decisions(
-        self, ends: tuple[int, ...], chosen: tuple[tuple[Configuration, Recompute], ...]
+        self,
+        ends: tuple[int, ...],
+        chosen: tuple[tuple[Configuration, Recompute], ...],
+        layer_order: tuple[int, ...] | None = None,
     ) -> list[tuple[Any, int]]:
-        """Return (variable, value) of every binary for given ends of chunks and options.
+        """Return (variable, value) of every binary for given ends of chunks, options and order.
 
         Those of devices and levels are not among them.
         """
         k = self.coefficients
+        order = range(k.layers) if layer_order is None else layer_order
+        place = {layer: number for number, layer in enumerate(order)}
         values = [
-            (self.model.C[layer, chunk], int(layer < ends[chunk])) for layer, chunk in open_pairs(k)
+            (self.model.C[layer, chunk], int(place[layer] < ends[chunk]))
+            for layer, chunk in open_pairs(k)
         ]
         values += [
             (self.model.mode[stage, option.label], int(option[:2] == chosen[stage]))

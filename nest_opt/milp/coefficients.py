@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, TypeVar
 
+from nest_opt.cost.cuts import GraphCuts
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight
 from nest_opt.cost.sharding import (
@@ -144,6 +145,9 @@ class CellCoefficients:
         Whether first and last stage are two and share tied parameters.
     exchange_ps
         (66); where the program chooses levels or configurations, the least it can be.
+    graph
+        The layer graph with its cuts, which hops are by; None where stages are
+        intervals of the listed order and cut c is before layer c.
     """
 
     cell: ProgramCell
@@ -167,6 +171,7 @@ class CellCoefficients:
     work_bytes: Mapping[Option, Row]
     free_bytes: int
     most_ps: int | None = None
+    graph: GraphCuts | None = None
     ends_share: bool = False
     exchange_ps: int = 0
 
@@ -271,7 +276,7 @@ class CoefficientSource:
 
     def of(self, cell: ProgramCell) -> CellCoefficients:
         """Return the coefficients of a cell."""
-        table, b = self._costs.table, cell.microbatch
+        table, b = self._costs.search_table, cell.microbatch
         is_free = isinstance(cell, FreeCell)
         if isinstance(cell, FreeCell):
             stages, replicas = cell.stages, cell.replicas
@@ -345,6 +350,7 @@ class CoefficientSource:
             stash_bytes=stash,
             work_bytes=work,
             free_bytes=min(table.usable_bytes - table.reserve_bytes, everything),
+            graph=self._costs.graph,
             ends_share=table.tied is not None and not alone,
             exchange_ps=0 if alone else self._exchange(cell, configurations),
         )
@@ -375,7 +381,7 @@ class CoefficientSource:
                 Option(k, mode, mode if alike else f"{label_of(k)}_{mode}")
                 for k in stage
                 for mode in RECOMPUTE_MODES
-                if mode in self._costs.table.pairs[microbatch, k].stash_bytes
+                if mode in self._costs.search_table.pairs[microbatch, k].stash_bytes
             )
             for stage in choices
         )
@@ -385,7 +391,7 @@ class CoefficientSource:
 
         `alone` says that one stage has all layers, so that tied parameters are there once.
         """
-        table = self._costs.table
+        table = self._costs.search_table
         rows = table.own_rows(0, table.layer_count) if alone else table.layer_rows
         return tuple(row[place] for place in rows)
 
@@ -416,13 +422,13 @@ class CoefficientSource:
         layers = {}
         for option, row in terms.layer_ps.items():
             pair = microbatch, option.configuration
-            more = round_times(self._costs.table, pair, sharding, _by_class(copies))
+            more = round_times(self._costs.search_table, pair, sharding, _by_class(copies))
             layers[option] = row if more is None else tuple(_sum(row, self._layers(more)))
         return replace(terms, layer_ps=layers)
 
     def _find_load(self, microbatch: int, options: tuple[Option, ...], member: Levels) -> LoadTerms:
         *inside, hop_in, hop_out = member
-        pairs = {o.configuration: self._costs.table.pairs[microbatch, o.configuration]
+        pairs = {o.configuration: self._costs.search_table.pairs[microbatch, o.configuration]
                  for o in options}  # fmt: skip
 
         def hops(level: int) -> Mapping[Configuration, Row] | None:
@@ -482,7 +488,7 @@ class CoefficientSource:
         classes: tuple[ParameterClass, ...],
         alone: bool,
     ) -> SyncTerms:
-        table = self._costs.table
+        table = self._costs.search_table
         fixed: dict[tuple[ParameterClass, Configuration], int] = {}
         layers: dict[Configuration, Row] = {}
         for k in configurations:
@@ -550,7 +556,7 @@ class CoefficientSource:
         replicas: int,
         alone: bool,
     ) -> LevelTerms:
-        table, levels = self._costs.table, range(self._costs.network.level_count)
+        table, levels = self._costs.search_table, range(self._costs.network.level_count)
         pairs = {k: table.pairs[microbatch, k] for k in configurations}
         nothing = (0,) * table.layer_count
 

@@ -5,7 +5,7 @@ type needs one: without it the program would be a relaxation.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
@@ -18,7 +18,7 @@ from nest_opt.milp.assignment import cumulative, in_stage
 from nest_opt.milp.cells import FreeCell, PathCell
 from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.devices import group_devices, inner_groups
-from nest_opt.milp.index_sets import cut_pairs, cuts_of
+from nest_opt.milp.index_sets import chunks_of, cut_pairs, cuts_of, layers_of
 from nest_opt.milp.near import blocks_of, free_cell, hops_of, kinds_of, levels_of
 from nest_opt.milp.options import chosen
 from nest_opt.milp.path import ranks_inside
@@ -46,10 +46,16 @@ def add_colocation(
     """Add (31): sum over i of cut[c, i] = 0 for each cut c between the first and last layer.
 
     Stages are intervals, so the layers are in one stage, as (20) asks, exactly
-    if no stage ends between them. Stages of several chunks are no intervals:
+    if no stage ends between them. In any order these are the cuts that have
+    some of the layers and not all. Stages of several chunks are no intervals:
     there, of layers that follow each other each is in the stages of the other.
     """
     places = sorted(costs.problem.model.index[layer] for layer in constraint.layers)
+    if k.graph is not None:
+        every = sum(1 << place for place in set(places))
+        parting = [n for n, cut in enumerate(k.graph.cuts) if cut & every not in (0, every)]
+        _forbid_cuts(model, k, parting, name)
+        return
     if not k.cell.schedule.is_interleaved:
         _forbid_cuts(model, k, range(places[0] + 1, places[-1] + 1), name)
         return
@@ -65,9 +71,21 @@ def add_colocation(
 def add_forbidden_boundary(
     constraint: ForbiddenBoundary, model: Any, costs: Costs, k: CellCoefficients, name: str
 ) -> None:
-    """Add (32): sum over i of cut[l + 1, i] = 0 for the named layer l and all chunks i: (21)."""
-    cut = costs.problem.model.index[constraint.after] + 1
-    _forbid_cuts(model, k, range(cut, cut + 1), name)
+    """Add (32): sum over i of cut[l + 1, i] = 0 for the named layer l and all chunks i: (21).
+
+    In any order: a[l, i] <= sum over the layers j after l in the list of
+    a[j, i], for each stage i but the last.
+    """
+    last = costs.problem.model.index[constraint.after]
+    if k.graph is None:
+        _forbid_cuts(model, k, range(last + 1, last + 2), name)
+        return
+    rows = pyo.ConstraintList()
+    model.add_component(name, rows)
+    for stage in chunks_of(k, last):
+        if stage < k.stages - 1:
+            later = [layer for layer in layers_of(k, stage) if layer > last]
+            rows.add(model.a[last, stage] <= sum(model.a[layer, stage] for layer in later))
 
 
 def add_hop_latency(
@@ -99,13 +117,13 @@ def add_anti_colocation(
     """Add (41): C[p, i - 1] >= C[q, i] for each stage i and named p < q, which is (35).
 
     Pairs that follow each other among the named are enough: a stage with two
-    of them has such a pair. Where a stage has several chunks, the named layers
-    in it are at most one, sum over l and c of a[l, c] <= 1.
+    of them has such a pair. Where a stage has several chunks, and in any order,
+    the named layers in it are at most one, sum over l and c of a[l, c] <= 1.
     """
     places = sorted(costs.problem.model.index[layer] for layer in constraint.layers)
     rows = pyo.ConstraintList()
     model.add_component(name, rows)
-    if k.cell.schedule.is_interleaved:
+    if k.cell.schedule.is_interleaved or k.graph is not None:
         for stage in range(k.stages):
             held = sum(in_stage(model, k, layer, stage) for layer in places)
             if not isinstance(held, int):
@@ -118,7 +136,7 @@ def add_anti_colocation(
             if not isinstance(before, int) or not isinstance(upto, int):
                 rows.add(before >= upto)
             elif before < upto:
-                rows.add(_none_here(model))
+                rows.add(_none_here(model, k))
 
 
 def add_pinned_layers(
@@ -130,7 +148,7 @@ def add_pinned_layers(
     stage = constraint.stage_of(k.stages)
     for layer in (costs.problem.model.index[layer] for layer in constraint.layers):
         here = 0 if stage is None else in_stage(model, k, layer, stage)
-        rows.add(_none_here(model) if isinstance(here, int) else here == 1)
+        rows.add(_none_here(model, k) if isinstance(here, int) else here == 1)
 
 
 def add_cell_rule(
@@ -141,7 +159,7 @@ def add_cell_rule(
     model.add_component(name, rows)
     assert not isinstance(k.cell, FreeCell)
     if any(CELL_RULES[constraint.type](constraint, costs, k.cell)):
-        rows.add(_none_here(model))
+        rows.add(_none_here(model, k))
 
 
 def add_free_hop_latency(
@@ -155,7 +173,7 @@ def add_free_hop_latency(
     if not above or k.stages == 1:
         return
     if above[0] == 0:
-        rows.add(_none_here(model))
+        rows.add(_none_here(model, k))
     elif above[0] in levels_of(k):
         for replica, stage in hops_of(k):
             rows.add(model.hop_above[replica, stage, above[0]] == 0)
@@ -173,11 +191,11 @@ def add_free_degree_limit(
              "dp": cell.replicas, "pp": k.stages}  # fmt: skip
     if constraint.degree != "tp":
         if not constraint.allows(fixed[constraint.degree]):
-            rows.add(_none_here(model))
+            rows.add(_none_here(model, k))
         return
     refused = [own for own in cell.choices if not constraint.allows(own.tp)]
     if len(refused) == len(cell.choices):
-        rows.add(_none_here(model))
+        rows.add(_none_here(model, k))
     elif refused:
         for stage in range(k.stages):
             rows.add(chosen(model, k, stage, *refused) == 0)
@@ -245,14 +263,21 @@ def _ranks_inside(
             yield place[0], ranks.ub, ranks
 
 
-def _none_here(model: Any) -> Any:
-    """Return a row that no plan keeps: layer 0 is in stage 0."""
-    return model.a[0, 0] == 0
+def _none_here(model: Any, k: CellCoefficients) -> Any:
+    """Return a row that no plan keeps: in the listed order layer 0 is in stage 0.
+
+    In any order some layer is.
+    """
+    first = [0] if k.graph is None else layers_of(k, 0)
+    return sum(model.a[layer, 0] for layer in first) == 0
 
 
-def _forbid_cuts(model: Any, k: CellCoefficients, cuts: range, name: str) -> None:
+def _forbid_cuts(model: Any, k: CellCoefficients, cuts: Sequence[int], name: str) -> None:
     """Add a row for each cut that says that no chunk ends there."""
-    chunks = {cut: [i for c, i in cut_pairs(k) if c == cut] for cut in cuts}
+    chunks: dict[int, list[int]] = {cut: [] for cut in cuts}
+    for cut, chunk in cut_pairs(k):
+        if cut in chunks:
+            chunks[cut].append(chunk)
     model.add_component(
         name,
         pyo.Constraint(

@@ -308,6 +308,7 @@ class _Search:
                 return answer, None if overfull else raw
             for stage in overfull:
                 of_stage = evaluation.stages[stage]
+                order = range(raw.ends[-1]) if raw.layer_order is None else raw.layer_order
                 option = next(
                     option
                     for option in formulation.coefficients.options[stage]
@@ -317,7 +318,7 @@ class _Search:
                     formulation.model,
                     formulation.coefficients,
                     stage,
-                    of_stage.intervals,
+                    [order[low:high] for low, high in of_stage.intervals],
                     option,
                 )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from nest_opt.errors import SolverError
@@ -12,7 +13,7 @@ from nest_opt.milp.coefficients import CellCoefficients, label_of
 from nest_opt.milp.near import free_cell, ranks_of
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, evaluate_stage, placement_cell
-from nest_opt.plan.placement import ListedMap, Placement
+from nest_opt.plan.placement import ListedMap, Placement, ends_and_order
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import Recompute
 from nest_opt.solver.status import Solution
@@ -34,9 +35,12 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
         If a variable is not near a whole number.
     """
     k, model = formulation.coefficients, formulation.model
-    ends = tuple(
-        sum(whole(solution, cumulative(model, k, layer, chunk)) for layer in range(k.layers))
+    upto = [
+        {v for v in range(k.layers) if whole(solution, cumulative(model, k, v, chunk))}
         for chunk in range(k.chunks)
+    ]
+    ends, layer_order = ends_and_order(
+        after - before for before, after in pairwise([set[int](), *upto])
     )
     options = tuple(
         next(
@@ -75,7 +79,7 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
             devices,
             schedule=k.cell.schedule,
         )
-    return k.cell.placement(ends, modes)
+    return k.cell.placement(ends, modes, layer_order)
 
 
 def listed_devices(
@@ -186,9 +190,10 @@ def _first_modes(
     """Return, for each stage, the first mode that fits its memory."""
     k, cell = formulation.coefficients, placement_cell(costs.problem, placement)
     modes = []
+    ordered = costs.ordered(placement.layer_order)
     for stage, intervals in enumerate(placement.intervals):
         found = (
-            evaluate_stage(costs, cell, stage, intervals, option.mode)
+            evaluate_stage(ordered, cell, stage, intervals, option.mode)
             for option in k.options[stage]
             if option.configuration == placement.configurations[stage]
         )

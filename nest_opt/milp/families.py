@@ -94,7 +94,8 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     Raises
     ------
     ModelError
-        If the free family has too many devices, a ZeRO level above 0, or an interleaved schedule.
+        If the free family has too many devices, a ZeRO level above 0, an interleaved
+        schedule, or any order of layers.
     """
     if family != "free":
         return
@@ -108,6 +109,11 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         raise ModelError(
             f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
             "know level 0 alone: use the aligned family, or remove the others"
+        )
+    if costs.graph is not None:
+        raise ModelError(
+            "search.layer_order: found 'any', the programs of the free family know stages of the "
+            "listed order alone: use the aligned family, or layer_order listed"
         )
     if any(schedule.is_interleaved for schedule in costs.problem.search.schedules):
         raise ModelError(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from nest_opt.cost.cuts import GraphCuts
 from nest_opt.cost.table import Row
 from nest_opt.milp.assignment import cumulative
 from nest_opt.milp.coefficients import CellCoefficients, label_of
@@ -20,8 +21,14 @@ def add_hops(model: Any, k: CellCoefficients, _: Units) -> None:
     Where stage j on either side chooses its configuration, cut_under[c, i, j, k]
     is 1 if it also has configuration k: sum over k of cut_under[c, i, j, k] =
     cut[c, i], and sum over c of it is 1 for the chosen k.
+
+    In any order, (68): sum over the downsets c of cut[c, i] = 1 and sum over c
+    with l in c of cut[c, i] = C[l, i], so that the layers up to stage i are c.
     """
     model.cut = pyo.Var(list(cut_pairs(k)), bounds=(0, 1))
+    if k.graph is not None:
+        add_downsets(model, k, k.graph)
+        return
 
     def boundary_rule(model: Any, cut: int, chunk: int) -> Any:
         before, after = (cumulative(model, k, layer, chunk) for layer in (cut - 1, cut))
@@ -58,6 +65,25 @@ def add_hops(model: Any, k: CellCoefficients, _: Units) -> None:
         ],
         rule=of_configuration_rule,
     )
+
+
+def add_downsets(model: Any, k: CellCoefficients, graph: GraphCuts) -> None:
+    """Add (68)."""
+    boundaries = range(k.stages - 1)
+
+    def one_downset_rule(model: Any, stage: int) -> Any:
+        return sum(model.cut[cut, stage] for cut in cuts_of(k, stage)) == 1
+
+    def inside_rule(model: Any, layer: int, stage: int) -> Any:
+        inside = cumulative(model, k, layer, stage)
+        if isinstance(inside, int):
+            # All downsets at which the stage can end have the layer, or none has.
+            return pyo.Constraint.Skip
+        having = (cut for cut in cuts_of(k, stage) if graph.cuts[cut] >> layer & 1)
+        return sum(model.cut[cut, stage] for cut in having) == inside
+
+    model.one_downset = pyo.Constraint(boundaries, rule=one_downset_rule)
+    model.inside = pyo.Constraint(range(k.layers), boundaries, rule=inside_rule)
 
 
 def hop_time(

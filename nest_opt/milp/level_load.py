@@ -173,7 +173,7 @@ def _most(rows: Sequence[Row], runs: Sequence[Run]) -> list[int]:
     return found
 
 
-def _least(rows: Sequence[Row], layers: range) -> list[int]:
+def _least(rows: Sequence[Row], layers: Sequence[int]) -> list[int]:
     """Return, for each level from 1 on, the least that a layer's time grows from the one before."""
     return [
         min(rows[level][layer] - rows[level - 1][layer] for layer in layers)

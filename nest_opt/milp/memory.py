@@ -9,7 +9,6 @@ from nest_opt.milp.coefficients import CellCoefficients, Option
 from nest_opt.milp.index_sets import layers_of, stage_chunks, stage_places
 from nest_opt.milp.options import has_option, under
 from nest_opt.milp.units import Units
-from nest_opt.plan.placement import Interval
 
 
 def add_stash(model: Any, k: CellCoefficients, units: Units) -> None:
@@ -78,11 +77,11 @@ def add_memory(model: Any, k: CellCoefficients, units: Units) -> None:
 
 
 def forbid_overfull(
-    model: Any, k: CellCoefficients, stage: int, intervals: Sequence[Interval], option: Option
+    model: Any, k: CellCoefficients, stage: int, chunks: Sequence[Sequence[int]], option: Option
 ) -> None:
     """Add a cover to (25): sum over l of under[l, c, g] <= number of layers - 1.
 
-    The sum is over the layers of a stage, each in its chunk c, that are too
+    The sum is over the layers of a stage's chunks, each in its chunk c, that are too
     large together by less than the solver can see. More layers only take more
     memory, so no legal placement is lost.
     """
@@ -90,8 +89,8 @@ def forbid_overfull(
         model.cover = pyo.ConstraintList()
     places = [
         (layer, chunk)
-        for chunk, (low, high) in zip(stage_chunks(k, stage), intervals, strict=True)
-        for layer in range(low, high)
+        for chunk, layers in zip(stage_chunks(k, stage), chunks, strict=True)
+        for layer in layers
     ]
     terms = sum(under(model, k, layer, chunk, option) for layer, chunk in places)
     model.cover.add(terms <= len(places) - 1)

@@ -8,7 +8,7 @@ import pyomo.environ as pyo
 
 from nest_opt.milp.bounds import least_hops_ps
 from nest_opt.milp.coefficients import CellCoefficients, Option
-from nest_opt.milp.index_sets import layers_of
+from nest_opt.milp.index_sets import interval_of
 from nest_opt.milp.options import has_option, under
 from nest_opt.milp.units import Units
 
@@ -25,7 +25,7 @@ def add_runs(model: Any, k: CellCoefficients, _: Units) -> None:
     """
     model.run_length = pyo.ConstraintList()
     for (stage, option), runs in longest_runs(k).items():
-        layers = layers_of(k, stage)
+        layers = interval_of(k, stage)
         longest = max((high - low for low, high in runs), default=0)
         if longest < len(layers):
             held = sum(under(model, k, layer, stage, option) for layer in layers)
@@ -73,7 +73,7 @@ def _longest(k: CellCoefficients, stage: int, option: Option) -> Iterator[Run]:
     flight, stash, work = k.in_flight[stage], k.stash_bytes[option], k.work_bytes[option]
     (terms,) = k.load[stage]
     time, hops = terms.layer_ps[option], least_hops_ps(k, stage)
-    layers, last = layers_of(k, stage), 0
+    layers, last = interval_of(k, stage), 0
     for low in layers:
         used = largest = 0
         taken, high = hops, low

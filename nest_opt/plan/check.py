@@ -34,11 +34,12 @@ def check(
 
 
 def check_form(costs: Costs, placement: Placement) -> list[Violation]:
-    """Return what makes a placement impossible to evaluate: batch, degrees and devices."""
+    """Return what makes a placement no plan to evaluate: batch, degrees, layers and devices."""
     return [
         *_check_batch(costs, placement),
         *_check_degrees(costs, placement),
         *_check_schedule(costs, placement),
+        *_check_layers(costs, placement),
         *_check_devices(costs, placement),
     ]
 
@@ -113,6 +114,47 @@ def _check_degrees(costs: Costs, placement: Placement) -> Iterator[Violation]:
                 f"tp {here.tp} in stage {stage} and {there.tp} in stage {stage + 1}",
                 "of neighbours one must divide the other",
                 "change one of the two",
+            )
+
+
+def _check_layers(costs: Costs, placement: Placement) -> Iterator[Violation]:
+    """Yield what is wrong with an order of layers: a stage is the difference of two downsets."""
+    order, model = placement.layer_order, costs.problem.model
+    if order is None:
+        return
+    if costs.problem.search.layer_order == "listed":
+        yield Violation(
+            "layer order",
+            "stages that are no runs of the listed order",
+            "these alone are allowed",
+            "set search.layer_order to any, or move layers",
+        )
+        return
+    if sorted(order) != list(range(len(model.ids))):
+        yield Violation(
+            "layer order",
+            f"places {list(order)}",
+            f"each of 0 to {len(model.ids) - 1} is needed once",
+            "correct the order",
+        )
+        return
+    for stage, layers in enumerate(placement.stage_layers):
+        if list(layers) != sorted(layers):
+            yield Violation(
+                "layer order",
+                f"stage {stage} with layers {', '.join(repr(model.ids[i]) for i in layers)}",
+                "the listed order is needed inside a stage",
+                "sort them",
+            )
+    stage_of = {place: s for s, layers in enumerate(placement.stage_layers) for place in layers}
+    for edge in model.all_edges:
+        source, target = (stage_of[model.index[name]] for name in (edge.source, edge.target))
+        if source > target:
+            yield Violation(
+                "layer order",
+                f"edge {edge} from stage {source} to stage {target}",
+                "no edge may go to an earlier stage",
+                f"move {edge.target!r} to stage {source} or later",
             )
 
 

@@ -12,6 +12,7 @@ from itertools import accumulate, product
 
 from nest_opt.cost.artifact import ArtifactCosts
 from nest_opt.cost.build import build_cost_table
+from nest_opt.cost.cuts import GraphCuts, graph_cuts, table_in_order, table_of_cuts
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch
 from nest_opt.cost.sharding import (
@@ -58,8 +59,8 @@ class StageEvaluation:
     Attributes
     ----------
     intervals
-        First layer and one past the last, in the listed order, of each chunk:
-        of one, unless the schedule is interleaved.
+        Places of the first layer and one past the last, in the order of layers, of each
+        chunk: of one, unless the schedule is interleaved.
     recompute
         Recomputation mode.
     time_terms_ps
@@ -93,7 +94,7 @@ class StageEvaluation:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The stage's layers, by their place in the listed order."""
+        """The stage's layers, by their places in the order of layers."""
         return tuple(layer for low, high in self.intervals for layer in range(low, high))
 
     @cached_property
@@ -130,19 +131,58 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Costs:
-    """A problem with its network and the coefficients of its cost model, built once."""
+    """A problem with its network and the coefficients of its cost model, built once.
+
+    Attributes
+    ----------
+    problem
+        The problem.
+    layer_order
+        The order of layers of `table`, by places in the listed one; None is that itself.
+    listed
+        The costs in the listed order, of costs in another; None otherwise.
+    """
 
     problem: Problem
+    layer_order: tuple[int, ...] | None = None
+    listed: "Costs | None" = None
 
     @cached_property
     def network(self) -> Network:
         """The network."""
-        return build_network(self.problem.cluster)
+        return build_network(self.problem.cluster) if self.listed is None else self.listed.network
 
     @cached_property
     def table(self) -> CostTable:
-        """Coefficients of the default cost model."""
-        return build_cost_table(self.problem)
+        """Coefficients of the default cost model, layers and cuts in `layer_order`."""
+        if self.listed is None or self.layer_order is None:
+            return build_cost_table(self.problem)
+        return table_in_order(self.problem, self.network, self.listed.table, self.layer_order)
+
+    @cached_property
+    def graph(self) -> GraphCuts | None:
+        """Every cut that the search space allows; None where those of the listed order are all."""
+        return graph_cuts(self.problem)
+
+    @cached_property
+    def search_table(self) -> CostTable:
+        """The table with layers in the listed order, and with every cut of the search space."""
+        if self.graph is None:
+            return self.table
+        return table_of_cuts(self.problem, self.network, self.table, self.graph.cuts)
+
+    def ordered(self, layer_order: tuple[int, ...] | None) -> "Costs":
+        """Return the costs with layers and cuts in an order, built once."""
+        listed = self.listed or self
+        if layer_order is None:
+            return listed
+        if layer_order not in listed._orders:
+            listed._orders[layer_order] = Costs(self.problem, layer_order, listed)
+        return listed._orders[layer_order]
+
+    @cached_property
+    def _orders(self) -> dict[tuple[int, ...], "Costs"]:
+        return {}
 
     @cached_property
     def artifact(self) -> ArtifactCosts:
@@ -165,6 +205,7 @@ def evaluate(costs: Costs, placement: Placement) -> Evaluation:
         without profiles, or data streams that do not divide the batch.
     """
     cell = placement_cell(costs.problem, placement)
+    costs = costs.ordered(placement.layer_order)
     stages = tuple(
         evaluate_stage(costs, cell, stage, intervals, mode)
         for stage, (intervals, mode) in enumerate(
@@ -245,6 +286,8 @@ def evaluate_stage(
     costs: Costs, cell: AnyCell, stage: int, intervals: Sequence[Interval], mode: Recompute
 ) -> StageEvaluation:
     """Evaluate some layers as stage number `stage` of a cell: v intervals of them, one a chunk.
+
+    Layers are counted in the order of the costs.
 
     A stage alone does not know the configurations before it: its
     `backward_before_ps` is that of all layers before in its own one.

@@ -1,6 +1,6 @@
 """A placement: the decisions of a plan, without its problem, and its device map."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
@@ -211,8 +211,13 @@ class Cell:
         """The configuration of each stage: one for all."""
         return (self.configuration,) * self.device_map.stages
 
-    def placement(self, ends: tuple[int, ...], recompute: tuple[Recompute, ...]) -> "Placement":
-        """Return the placement of the cell with given stage ends and modes."""
+    def placement(
+        self,
+        ends: tuple[int, ...],
+        recompute: tuple[Recompute, ...],
+        layer_order: tuple[int, ...] | None = None,
+    ) -> "Placement":
+        """Return the placement of the cell with given stage ends, modes and order of layers."""
         return Placement(
             self.microbatch,
             self.configurations,
@@ -223,6 +228,7 @@ class Cell:
             recompute,
             zero=self.zero,
             schedule=self.schedule,
+            layer_order=layer_order,
         )
 
 
@@ -255,6 +261,22 @@ class StagedCell:
 AnyCell = Cell | StagedCell
 
 
+def ends_and_order(
+    stages: Iterable[Iterable[int]],
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return stage ends and order of layers of a placement with these layers in its stages.
+
+    Inside a stage layers are in the listed order; the order is None if all are.
+    """
+    ends: list[int] = []
+    order: list[int] = []
+    for layers in stages:
+        order += sorted(layers)
+        ends.append(len(order))
+    is_listed = order == list(range(len(order)))
+    return tuple(ends), None if is_listed else tuple(order)
+
+
 @dataclass(frozen=True)
 class Placement:
     """The decisions of a plan.
@@ -267,9 +289,9 @@ class Placement:
         The device map's, see `DeviceMap` and `UnevenMap`; 0 is the pitch of
         order `listed`.
     ends
-        For each chunk of layers, one past the index of its last layer in the
-        listed order; the last entry is the number of layers. Chunk c of stage
-        i is entry c * S + i; with one chunk a stage, entry i.
+        For each chunk of layers, one past the place of its last layer in the
+        order of layers; the last entry is the number of layers. Chunk c of
+        stage i is entry c * S + i; with one chunk a stage, entry i.
     recompute
         For each stage, its recomputation mode.
     devices
@@ -278,6 +300,9 @@ class Placement:
         z and h: the ZeRO levels of all stages, and over which copies.
     schedule
         The pipeline schedule.
+    layer_order
+        The order of layers, by their places in the listed order: topological,
+        and ascending inside each stage. None is the listed order itself.
     """
 
     microbatch: int
@@ -290,6 +315,7 @@ class Placement:
     devices: ListedMap | None = None
     zero: Zero = NOT_SHARDED
     schedule: Schedule = ONE_F_ONE_B
+    layer_order: tuple[int, ...] | None = None
 
     @property
     def stages(self) -> int:
@@ -308,8 +334,17 @@ class Placement:
 
     @property
     def intervals(self) -> tuple[tuple[Interval, ...], ...]:
-        """For each stage, its chunks in the order of layers: first layer and one past the last."""
+        """For each stage, its chunks in the order of layers: first place and one past the last."""
         return stage_intervals(self.ends, self.stages)
+
+    @cached_property
+    def stage_layers(self) -> tuple[tuple[int, ...], ...]:
+        """For each stage, its layers by their places in the listed order."""
+        order = range(self.ends[-1]) if self.layer_order is None else self.layer_order
+        return tuple(
+            tuple(order[place] for low, high in chunks for place in range(low, high))
+            for chunks in self.intervals
+        )
 
     @cached_property
     def device_map(self) -> Blocks:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from nest_opt.errors import PlanError
-from nest_opt.plan.placement import ListedMap, Placement, PlanOrder
+from nest_opt.plan.placement import ListedMap, Placement, PlanOrder, ends_and_order
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.base import Degree, Flag, Frozen, Identifier, Positive
 from nest_opt.problem.cluster import MAX_DEVICES
@@ -144,11 +144,34 @@ class Plan(Frozen):
         Raises
         ------
         PlanError
-            If the stages do not cut the listed order of layers into intervals
-            that hold every layer once.
+            If the stages do not hold every layer once; where the search space has
+            the listed order alone, if they do not cut that into intervals.
         """
+        if self.problem.search.layer_order == "listed":
+            ends, order = self._listed_ends(), None
+        else:
+            ends, order = self._ends_and_order()
+        return Placement(
+            self.microbatch,
+            self.configurations,
+            self.dp,
+            self.order,
+            self.pitch or 0,
+            ends,
+            tuple(stage.recompute for stage in self.stages),
+            ListedMap(tuple(stage.devices or () for stage in self.stages))
+            if self.order == "listed"
+            else None,
+            zero_of(self.zero),
+            self._schedule,
+            order,
+        )
+
+    def _listed_ends(self) -> tuple[int, ...]:
+        """Return the stages' ends in the listed order."""
         ids = self.problem.model.ids
-        index, ends, place = self.problem.model.index, [], 0
+        index, place = self.problem.model.index, 0
+        ends: list[int] = []
         for number, layers in self._chunks():
             for name in layers:
                 if name not in index:
@@ -169,20 +192,37 @@ class Plan(Frozen):
                 f"stages: found {place} layers, the problem has {len(ids)}: "
                 f"add {ids[place]!r} and those after it"
             )
-        return Placement(
-            self.microbatch,
-            self.configurations,
-            self.dp,
-            self.order,
-            self.pitch or 0,
-            tuple(ends),
-            tuple(stage.recompute for stage in self.stages),
-            ListedMap(tuple(stage.devices or () for stage in self.stages))
-            if self.order == "listed"
-            else None,
-            zero_of(self.zero),
-            self._schedule,
-        )
+        return tuple(ends)
+
+    def _ends_and_order(self) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """Return the stages' ends and the order of layers, any topological one."""
+        ids, index = self.problem.model.ids, self.problem.model.index
+        stage_of: dict[str, int] = {}
+        for number, stage in enumerate(self.stages):
+            for before, name in zip((None, *stage.layers), stage.layers, strict=False):
+                if name not in index:
+                    raise PlanError(
+                        f"stages[{number}]: names layer {name!r}, which the problem does not "
+                        "have: use the ids in problem.model.layers"
+                    )
+                if name in stage_of:
+                    raise PlanError(
+                        f"stages[{number}]: found layer {name!r}, which is in "
+                        f"stages[{stage_of[name]}] already: stages must hold every layer once"
+                    )
+                if before is not None and index[before] > index[name]:
+                    raise PlanError(
+                        f"stages[{number}]: found layer {name!r} after {before!r}, the order of "
+                        "problem.model.layers is needed inside a stage: list it first"
+                    )
+                stage_of[name] = number
+        missing = [name for name in ids if name not in stage_of]
+        if missing:
+            raise PlanError(
+                f"stages: found {len(stage_of)} layers, the problem has {len(ids)}: "
+                f"add {missing[0]!r}" + (" and others" if len(missing) > 1 else "")
+            )
+        return ends_and_order([index[name] for name in stage.layers] for stage in self.stages)
 
 
 def plan_from_placement(
@@ -204,7 +244,7 @@ def plan_from_placement(
         pitch=placement.pitch or None,
         stages=tuple(
             PlanStage(
-                layers=tuple(name for low, high in chunks for name in ids[low:high]),
+                layers=tuple(ids[layer] for layer in layers),
                 recompute=placement.recompute[number],
                 chunks=tuple(high - low for low, high in chunks)
                 if placement.schedule.is_interleaved
@@ -213,8 +253,13 @@ def plan_from_placement(
                 sp=None if k.sp == first.sp else k.sp,
                 devices=placement.devices.devices[number] if placement.devices else None,
             )
-            for number, (chunks, k) in enumerate(
-                zip(placement.intervals, placement.configurations, strict=True)
+            for number, (layers, chunks, k) in enumerate(
+                zip(
+                    placement.stage_layers,
+                    placement.intervals,
+                    placement.configurations,
+                    strict=True,
+                )
             )
         ),
         objective=ClaimedValue(name=objective, value_ps=str(value_ps)),

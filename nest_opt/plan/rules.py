@@ -32,12 +32,11 @@ Checker = Callable[[Any, Costs, Placement, Evaluation], Iterator[Violation]]
 
 def _stages_of(layers: tuple[str, ...], costs: Costs, placement: Placement) -> dict[str, int]:
     """Return the stage that each of some layers is in."""
-    index = costs.problem.model.index
-    return {
-        name: next(s for s, end in enumerate(placement.ends) if index[name] < end)
-        % placement.stages
-        for name in layers
-    }
+    stages = dict.fromkeys(layers, 0)
+    ids = costs.problem.model.ids
+    for stage, places in enumerate(placement.stage_layers):
+        stages.update((ids[place], stage) for place in places if ids[place] in stages)
+    return stages
 
 
 def check_colocation(
@@ -93,15 +92,17 @@ def check_pinned_layers(
 def check_forbidden_boundary(
     constraint: ForbiddenBoundary, costs: Costs, placement: Placement, _: Evaluation
 ) -> Iterator[Violation]:
-    """Yield a violation if a stage ends right after the named layer."""
-    cut = costs.problem.model.index[constraint.after] + 1
-    if cut in placement.ends[:-1]:
-        yield Violation(
-            "forbidden-boundary",
-            f"stage {placement.ends.index(cut) % placement.stages} ends after {constraint.after!r}",
-            "no stage may end there",
-            "move the stage boundary",
-        )
+    """Yield a violation if the named layer is the last of a chunk, the last chunk's aside."""
+    last = costs.problem.model.index[constraint.after]
+    order = range(placement.ends[-1]) if placement.layer_order is None else placement.layer_order
+    for chunk, end in enumerate(placement.ends[:-1]):
+        if order[end - 1] == last:
+            yield Violation(
+                "forbidden-boundary",
+                f"stage {chunk % placement.stages} ends after {constraint.after!r}",
+                "no stage may end there",
+                "move the stage boundary",
+            )
 
 
 def check_hop_latency(

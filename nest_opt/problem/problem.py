@@ -78,7 +78,30 @@ class Problem(Frozen):
                 "knows level 0 alone: remove one of the two"
             )
         self._check_schedules()
+        if self.search.layer_order == "any":
+            self._refuse_beside_any_order()
         return self
+
+    def _refuse_beside_any_order(self) -> None:
+        """Refuse what knows stages as intervals of the listed order alone."""
+        beside = None
+        if self.job.cost_model == "artifact":
+            beside = "cost_model artifact"
+        elif self.search.per_stage:
+            beside = f"search.per_stage {', '.join(self.search.per_stage)}"
+        elif self.model.has_tied:
+            beside = "tied_parameters"
+        elif "interleaved" in self.search.schedule:
+            beside = "search.schedule interleaved"
+        else:
+            for number, constraint in enumerate(self.constraints):
+                if constraint.type == "user":
+                    beside = f"constraints[{number}], a user's own"
+        if beside:
+            raise ValueError(
+                f"search.layer_order: found 'any' with {beside}, which knows stages of the listed "
+                "order alone: use layer_order listed, or remove the other"
+            )
 
     def _check_schedules(self) -> None:
         """Refuse schedules beside what knows 1F1B alone."""

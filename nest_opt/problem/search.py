@@ -1,6 +1,6 @@
 """The search space: which degrees, modes and device maps a plan may choose among."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -16,6 +16,7 @@ PITCHES: tuple[Pitch, ...] = ("tight", "level", "spread")
 
 PerStage = Literal["tp", "sp"]
 
+LayerOrder = Literal["listed", "any"]
 # v of an interleaved schedule; more chunks than layers are no plan.
 Chunks = Annotated[int, Field(strict=True, ge=2, le=10**4)]
 
@@ -34,7 +35,9 @@ class SearchSpace(Frozen):
     `zero` are the levels of ZeRO, one for all stages of a plan; `zero_expert` those of
     expert parameters, the same as the dense ones' where left open; `zero_instances`
     the runs of replicas that each hold all states. `schedule` are the pipeline
-    schedules, and `chunks` the numbers of chunks of the interleaved one.
+    schedules, and `chunks` the numbers of chunks of the interleaved one. `layer_order`
+    says whether stages are intervals of the order in which layers are listed, or of
+    any topological order.
     """
 
     microbatch: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
@@ -53,6 +56,7 @@ class SearchSpace(Frozen):
     zero_instances: Degrees = (1,)
     schedule: Annotated[tuple[ScheduleName, ...], Field(min_length=1)] = ("1f1b",)
     chunks: Annotated[tuple[Chunks, ...], Field(min_length=1)] = (2, 4, 8)
+    layer_order: LayerOrder = "listed"
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -92,8 +96,8 @@ class SearchSpace(Frozen):
 
     @field_validator("*")
     @classmethod
-    def _no_repeats(cls, values: tuple[object, ...] | None) -> tuple[object, ...] | None:
-        repeated = first_repeated(values) if values is not None else None
+    def _no_repeats(cls, values: Any) -> Any:
+        repeated = first_repeated(values) if isinstance(values, tuple) else None
         if repeated is not None:
             raise ValueError(f"found the value {repeated!r} twice, once is allowed: remove one")
         return values

@@ -133,9 +133,14 @@ def _refuse_search(problem: Parts) -> None:
         if found not in (field.default, allowed.get(name)):
             point = f", or {list(allowed[name])}" if name in allowed else ""
             raise ValueError(
-                f"search.{name}: found {list(found)}, nothing{point} is allowed in a placement "
+                f"search.{name}: found {_written(found)}, nothing{point} is allowed in a placement "
                 "graph (each stage is one device, with the whole batch): leave it out"
             )
+
+
+def _written(value: object) -> object:
+    """Return the value of a dimension as a file would have it."""
+    return list(value) if isinstance(value, tuple) else repr(value)
 
 
 def _refuse_profile(problem: Parts, name: str, profile: Profile) -> None:

@@ -88,6 +88,7 @@ def stage_times(
     if costs.is_artifact:
         return tuple(_artifact_times(stage) for stage in evaluation.stages)
     split = evaluation.schedule.name == "zb-h1"
+    costs = costs.ordered(placement.layer_order)
     found = [
         list(_times(costs, placement, number, stage, split))
         for number, stage in enumerate(evaluation.stages)

@@ -7,7 +7,8 @@ from functools import cached_property
 
 from nest_opt.cost.graph_build import merged_classes
 from nest_opt.cost.graph_table import GraphKind, GraphTable
-from nest_opt.dp.graph.order import members, strong_components
+from nest_opt.dp.graph.order import strong_components
+from nest_opt.problem.downsets import members
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nest_opt.dp.chain import Array
 from nest_opt.dp.graph.blocks import Blocks
-from nest_opt.dp.graph.order import members
+from nest_opt.problem.downsets import members
 
 Words = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]

@@ -6,7 +6,7 @@ ways to cut them off, none of which is of use.
 
 from nest_opt.cost.graph_table import GraphTable
 from nest_opt.dp.graph.blocks import Blocks, contract
-from nest_opt.dp.graph.order import members
+from nest_opt.problem.downsets import members
 
 
 def merge_followers(table: GraphTable) -> Blocks:

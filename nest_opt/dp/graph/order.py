@@ -9,14 +9,6 @@ from heapq import heapify, heappop, heappush
 Targets = Sequence[Sequence[int]]
 
 
-def members(bits: int) -> Iterator[int]:
-    """Yield what is in a set, ascending."""
-    while bits:
-        least = bits & -bits
-        yield least.bit_length() - 1
-        bits ^= least
-
-
 def strong_components(targets: Targets) -> list[list[int]]:
     """Return the strongly connected components in a topological order (Kosaraju, Sharir 1981)."""
     sources: list[list[int]] = [[] for _ in targets]

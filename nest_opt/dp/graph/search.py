@@ -8,12 +8,12 @@ from typing import Literal
 from nest_opt.cost.graph_table import GraphTable
 from nest_opt.dp.graph.blocks import Blocks
 from nest_opt.dp.graph.devices import DeviceCounts, Relaxation, relaxations
-from nest_opt.dp.graph.downsets import count_downsets
 from nest_opt.dp.graph.followers import merge_followers
-from nest_opt.dp.graph.order import breadth_first, depth_first, members
+from nest_opt.dp.graph.order import breadth_first, depth_first
 from nest_opt.dp.graph.sweep import Found, Sweep
 from nest_opt.plan.graph_placement import GraphPlacement, GraphStage
 from nest_opt.plan.progress import Progress
+from nest_opt.problem.downsets import count_downsets, members
 
 MOST_DOWNSETS = 200_000
 # Downsets times counts of devices in use: 14 bytes each, doubled while they grow.

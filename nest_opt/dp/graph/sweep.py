@@ -9,7 +9,7 @@ from nest_opt.dp.chain import INFINITE, Array
 from nest_opt.dp.graph.blocks import Blocks
 from nest_opt.dp.graph.cuts import Columns, CutChanges, Flags, word_count, words_of
 from nest_opt.dp.graph.devices import DeviceCounts, Relaxation
-from nest_opt.dp.graph.downsets import Downset, empty_set
+from nest_opt.problem.downsets import Downset, empty_set
 
 
 @dataclass(frozen=True)

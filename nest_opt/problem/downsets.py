@@ -1,4 +1,4 @@
-"""The downsets of the order of blocks, each after all that it contains.
+"""The downsets of an order of blocks, each after all that it contains.
 
 A downset is a set of blocks that has all that is before any of them. Their
 tree has the empty set as its root, and a downset's parent is the downset
@@ -7,9 +7,24 @@ highest child first, is the order of the downsets as binary numbers with block
 0 as the highest bit: a set comes after its subsets.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
 
-from nest_opt.dp.graph.blocks import Blocks
+
+class Precedence(Protocol):
+    """What comes before what, of blocks of which i is before none of 0, ..., i - 1."""
+
+    @property
+    def before(self) -> Sequence[int]:
+        """Per block, the set of its direct predecessors, as bits."""
+        ...
+
+    @property
+    def after(self) -> Sequence[Sequence[int]]:
+        """Per block, its direct successors."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,7 +45,7 @@ class Downset:
     last: int
     addable: tuple[int, ...]
 
-    def child(self, blocks: Blocks, block: int) -> "Downset":
+    def child(self, blocks: Precedence, block: int) -> "Downset":
         """Return the downset with one of its addable blocks added."""
         inside = self.members | 1 << block
         remaining = [other for other in self.addable if other > block]
@@ -38,16 +53,28 @@ class Downset:
         return Downset(inside, block, tuple(sorted(remaining + ready)))
 
 
-def empty_set(blocks: Blocks) -> Downset:
+def empty_set(blocks: Precedence) -> Downset:
     """Return the root of the tree."""
     return Downset(0, -1, tuple(n for n, before in enumerate(blocks.before) if not before))
 
 
-def count_downsets(blocks: Blocks, most: int) -> int:
-    """Return the number of downsets, or `most` + 1 if there are more than `most`."""
-    count, waiting = 0, [empty_set(blocks)]
-    while waiting and count <= most:
+def downsets(blocks: Precedence) -> Iterator[int]:
+    """Yield every downset, as bits."""
+    waiting = [empty_set(blocks)]
+    while waiting:
         downset = waiting.pop()
-        count += 1
+        yield downset.members
         waiting.extend(downset.child(blocks, block) for block in downset.addable)
-    return count
+
+
+def count_downsets(blocks: Precedence, most: int) -> int:
+    """Return the number of downsets, or `most` + 1 if there are more than `most`."""
+    return sum(1 for _ in islice(downsets(blocks), most + 1))
+
+
+def members(bits: int) -> Iterator[int]:
+    """Yield what is in a set, ascending."""
+    while bits:
+        least = bits & -bits
+        yield least.bit_length() - 1
+        bits ^= least

@@ -1,0 +1,46 @@
+"""Tiny problems whose layers branch and may be in any topological order."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oracle import layer_names
+from random_instances import random_data
+
+# Ways to give each layer a stage: brute force tries all for each cell.
+MOST_LAYERS = 5
+
+
+def branching_data(seed: int) -> dict[str, Any] | None:
+    """Return a drawn problem with fewer edges and `layer_order` any; None if it has many layers.
+
+    Memory, constraints and search space are the drawn ones.
+    """
+    data = random_data(seed)
+    names = [name for entry in data["model"]["layers"] for name in layer_names(entry)]
+    if not 3 <= len(names) <= MOST_LAYERS:
+        return None
+    rng = random.Random(f"branching {seed}")
+    model = data["model"]
+    drawn = model.get("edges")
+    if drawn is None:
+        drawn = [
+            {"source": source, "target": target}
+            for place, target in enumerate(names)
+            for source in names[:place]
+            if rng.random() < 0.7
+        ]
+    share = rng.choice((0.3, 0.5, 0.8))
+    model["edges"] = [edge for edge in drawn if rng.random() < share]
+    data["search"]["layer_order"] = "any"
+    return data
+
+
+def reordered(data: Mapping[str, Any], order: Sequence[int] | None) -> dict[str, Any]:
+    """Return a problem that lists its layers in another order, which its edges allow."""
+    names = [name for entry in data["model"]["layers"] for name in layer_names(entry)]
+    types = [e["type"] for e in data["model"]["layers"] for _ in range(e.get("repeat", 1))]
+    places = range(len(names)) if order is None else order
+    layers = [{"id": names[place], "type": types[place]} for place in places]
+    search = {**data["search"], "layer_order": "listed"}
+    return {**data, "model": {**data["model"], "layers": layers}, "search": search}
