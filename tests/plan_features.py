@@ -54,7 +54,7 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
         and len(problem.search.order) == 2,
         "stages differ in tp": len({k.tp for k in placement.configurations}) > 1,
         "stages differ in sp": len({k.sp for k in placement.configurations}) > 1,
-        "layers in another order than listed": placement.layer_order is not None,
+        OTHER_ORDER: placement.layer_order is not None,
         f"schedule {placement.schedule.name}": True,
         "S > 1": placement.stages > 1,
         "d > 1": placement.replicas > 1,
@@ -92,6 +92,7 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
     return {name for name, holds in facts.items() if holds}
 
 
+OTHER_ORDER = "layers in another order than listed"
 # What any problem of the whole space may combine; of its best plans, any two should meet.
 MEETING = (
     "tp > 1",
@@ -117,9 +118,15 @@ MEETING = (
     "constraints bind",
     "devices idle",
     "stages differ",
+    OTHER_ORDER,
 )
-# No plan has both: one schedule and one level a plan, and stages that differ take neither.
+# No plan has both: one schedule and one level a plan, and stages that differ take neither;
+# stages of another order know neither chunks, nor ties, nor stages that differ.
 APART = (
+    *(
+        {OTHER_ORDER, other}
+        for other in ("schedule interleaved", "tied ends exchange", "stages differ")
+    ),
     {"schedule gpipe", "schedule interleaved", "schedule zb-h1"},
     {"zero 1", "zero 2", "zero 3"},
     *({"stages differ", other} for other in MEETING if other.startswith(("zero", "schedule"))),

@@ -60,6 +60,7 @@ FEATURES = {
     "a call is hidden",
     "sync in the value",
     "stages differ",
+    "layers in another order than listed",
     "stages of unequal size",
     "memory binds",
     "anti-colocation binds",

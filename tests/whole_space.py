@@ -12,9 +12,10 @@ import random
 from copy import deepcopy
 from itertools import islice
 from math import comb, prod
-from typing import Any
+from typing import Any, Literal
 
 import random_instances as parts
+from branching_instances import MOST_LAYERS as MOST_BRANCHING_LAYERS
 from milp_instances import shrink_times
 from oracle import Oracle, layer_names
 from random_models import Degrees, hide_collectives, offer_selective, random_model
@@ -39,6 +40,12 @@ MOST_LAYERS = 8
 DRAWS = 4
 STAGED_DRAWS = 12
 STAGED_SHARE = 0.18
+
+# Problems of some seeds, by their last digit, have what is seldom best by chance.
+Sort = Literal["plain", "chunks", "branches"]
+SORTS: dict[int, Sort] = {4: "chunks", 7: "branches"}
+# Layers in any order have no tied parameters.
+TIED_SHARES: dict[Sort, float] = {"plain": 0.4, "chunks": 0.7, "branches": 0}
 
 # What may be thinned out: lists of a search space that may lose a value.
 LISTS = (
@@ -67,7 +74,7 @@ def whole_space_data(seed: int) -> Data:
     rng = random.Random(f"whole space {seed}")
     # Degrees, rounds and schedules are drawn apart, and often have nothing in common.
     for _ in range(DRAWS):
-        data, cells = _drawn(rng, in_chunks=seed % 10 == 4)
+        data, cells = _drawn(rng, SORTS.get(seed % 10, "plain"))
         if cells:
             break
     data["name"] = f"whole-space-{seed}"
@@ -106,13 +113,13 @@ def _staged_data(seed: int) -> Data:
     return data
 
 
-def _drawn(rng: random.Random, in_chunks: bool) -> tuple[Data, list[DrawnCell]]:
+def _drawn(rng: random.Random, sort: Sort) -> tuple[Data, list[DrawnCell]]:
     """Return a problem with ample memory, and its cells.
 
     Chunks need layers and rounds that fit: by chance they are seldom best, so that
     some problems have to have them.
     """
-    staged = rng.random() < STAGED_SHARE and not in_chunks
+    staged = rng.random() < STAGED_SHARE and sort == "plain"
     sizes, devices = _network(rng, staged)
     levels = parts._levels(rng, sizes, rng.choice(("falling", "cliff", "rising", "any", "any")))
     if staged:
@@ -121,9 +128,11 @@ def _drawn(rng: random.Random, in_chunks: bool) -> tuple[Data, list[DrawnCell]]:
         pairs = _pairs(rng, devices)
     character = rng.choices(parts.CHARACTERS, (75, 10, 15))[0]
     model = random_model(rng, devices, pairs, character)
-    if in_chunks:
+    if sort == "chunks":
         model.pop("edges", None)
     _shape(rng, model, staged)
+    if sort == "branches":
+        _branch(rng, model)
     data: Data = {
         "name": "whole space",
         "model": model,
@@ -135,7 +144,7 @@ def _drawn(rng: random.Random, in_chunks: bool) -> tuple[Data, list[DrawnCell]]:
         "job": parts._job(rng, pairs, devices),
         "search": parts._search(rng, pairs, model, levels[0]["size"]),
     }
-    _add_features(rng, data, in_chunks)
+    _add_features(rng, data, sort)
     if staged:
         data["search"]["per_stage"] = per_stage
     if staged and rng.random() < 0.8:
@@ -144,15 +153,17 @@ def _drawn(rng: random.Random, in_chunks: bool) -> tuple[Data, list[DrawnCell]]:
         _fix_degrees(rng, data, pairs, devices)
     if not staged:
         _ask(rng, data)
-    if in_chunks:
+    if sort == "chunks":
         _ask_for_chunks(rng, data)
+    elif sort == "branches":
+        _ask_for_any_order(data["search"])
     _restrict(rng, data)
     _constrain(rng, data)
     shrink_times(data)
     return data, _thin(rng, data)
 
 
-def _add_features(rng: random.Random, data: Data, in_chunks: bool) -> None:
+def _add_features(rng: random.Random, data: Data, sort: Sort) -> None:
     """Draw what the layers and the network may have on top."""
     model, network = data["model"], data["cluster"]["network"]
     if rng.random() < 0.4:
@@ -163,7 +174,7 @@ def _add_features(rng: random.Random, data: Data, in_chunks: bool) -> None:
         offer_selective(rng, model)
     if rng.random() < 0.4:
         parts._give_experts(rng, data)
-    if rng.random() < (0.7 if in_chunks else 0.4):
+    if rng.random() < TIED_SHARES[sort]:
         tie(rng, data, (20, 100, 300, 900))
 
 
@@ -249,6 +260,28 @@ def _ask(rng: random.Random, data: Data) -> None:
         if rng.random() < 0.5:
             search["zero_expert"] = rng.sample(range(4), rng.randint(1, 2))
         search["zero_instances"] = rng.choice(([1], [1, 2], [2], [2, 1], [3, 1], [1, 2, 4]))
+
+
+def _branch(rng: random.Random, model: Data) -> None:
+    """Leave few layers, and some of the edges between them."""
+    parts._shorten(model, MOST_BRANCHING_LAYERS)
+    names = [name for entry in model["layers"] for name in layer_names(entry)]
+    drawn = model.get("edges") or [
+        {"source": source, "target": target}
+        for place, target in enumerate(names)
+        for source in names[:place]
+        if rng.random() < 0.7
+    ]
+    share = rng.choice((0.3, 0.5, 0.8))
+    model["edges"] = [edge for edge in drawn if rng.random() < share]
+
+
+def _ask_for_any_order(search: Data) -> None:
+    """Let stages be of any topological order; interleaved schedules know the listed one alone."""
+    search["layer_order"] = "any"
+    if "schedule" in search:
+        others = [name for name in search["schedule"] if name != "interleaved"]
+        search["schedule"] = others or ["zb-h1"]
 
 
 def _ask_for_chunks(rng: random.Random, data: Data) -> None:
@@ -396,6 +429,8 @@ def _plans(problem: Problem, cells: list[DrawnCell], modes: int) -> int:
     for cell, _, _ in cells:
         stages, chunks = cell.device_map.stages, cell.schedule.chunks
         cuts = layers * layers if chunks > 1 else comb(layers - 1, stages - 1)
+        if problem.search.layer_order == "any":
+            cuts = stages**layers
         total += cuts * modes**stages + 4 * stages
     return total
 
