@@ -42,10 +42,10 @@ STAGED_DRAWS = 12
 STAGED_SHARE = 0.18
 
 # Problems of some seeds, by their last digit, have what is seldom best by chance.
-Sort = Literal["plain", "chunks", "branches"]
-SORTS: dict[int, Sort] = {4: "chunks", 7: "branches"}
+Sort = Literal["plain", "chunks", "branches", "runs"]
+SORTS: dict[int, Sort] = {2: "runs", 4: "chunks", 7: "branches"}
 # Layers in any order have no tied parameters.
-TIED_SHARES: dict[Sort, float] = {"plain": 0.4, "chunks": 0.7, "branches": 0}
+TIED_SHARES: dict[Sort, float] = {"plain": 0.4, "runs": 0.4, "chunks": 0.7, "branches": 0}
 
 # What may be thinned out: lists of a search space that may lose a value.
 LISTS = (
@@ -157,6 +157,8 @@ def _drawn(rng: random.Random, sort: Sort) -> tuple[Data, list[DrawnCell]]:
         _ask_for_chunks(rng, data)
     elif sort == "branches":
         _ask_for_any_order(data["search"])
+    elif sort == "runs":
+        _ask_for_runs(rng, data, pairs, devices)
     _restrict(rng, data)
     _constrain(rng, data)
     shrink_times(data)
@@ -282,6 +284,26 @@ def _ask_for_any_order(search: Data) -> None:
     if "schedule" in search:
         others = [name for name in search["schedule"] if name != "interleaved"]
         search["schedule"] = others or ["zb-h1"]
+
+
+def _ask_for_runs(
+    rng: random.Random, data: Data, pairs: list[tuple[int, Degrees]], devices: int
+) -> None:
+    """Leave three runs of replicas or more: the first and the last are then no neighbours."""
+    search = data["search"]
+    shapes = [
+        (microbatch * k[2], length * runs, runs)
+        for microbatch, k in pairs
+        for runs in (3, 4, 5)
+        for length in (1, 2)
+        if length * runs * prod(k[:3]) <= devices
+    ]
+    if shapes:
+        streams, replicas, runs = rng.choice(shapes)
+        search.update(dp=[replicas], zero_instances=[runs], pp=[1, 2])
+        search["zero"] = rng.choice(([1], [2], [3], [1, 3]))
+        data["job"]["global_batch"] = streams * replicas * rng.choice((1, 2, 3))
+        data["job"]["objective"] = rng.choice(("nest", "fill-drain"))
 
 
 def _ask_for_chunks(rng: random.Random, data: Data) -> None:
