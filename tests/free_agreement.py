@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice, product
 
-from free_brute_force import assignments, schedules, shapes
+from free_brute_force import assignments, schedules, shapes, zeros
 from milp_agreement import placement_options
 
 from nest_opt import InstanceError, Problem
@@ -16,7 +16,7 @@ from nest_opt.milp.near import ranks_of
 from nest_opt.plan import Placement
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, block_groups, evaluate
-from nest_opt.problem import Configuration
+from nest_opt.problem import Configuration, Zero
 from nest_opt.problem.profile import Group
 from nest_opt.problem.schedule import Schedule
 from nest_opt.solver.highs import HighsSession
@@ -32,10 +32,12 @@ def placements(costs: Costs, most: int) -> Iterator[Placement]:
         for device_map in islice(assignments(costs, chain, replicas), most):
             for inner in combinations(range(1, layers), len(chain) - 1):
                 for chosen in product(*modes):
-                    for schedule in schedules(costs.problem, rounds, len(chain)):
+                    for schedule, zero in product(
+                        schedules(costs.problem, rounds, len(chain)), zeros(costs.problem, replicas)
+                    ):
                         yield Placement(
                             microbatch, chain, replicas, "listed", 0, (*inner, layers), chosen,
-                            device_map, schedule=schedule,
+                            device_map, zero=zero, schedule=schedule,
                         )  # fmt: skip
 
 
@@ -55,7 +57,7 @@ class Fixed:
         source = CoefficientSource(costs)
         self._costs = costs
         self._cells = {
-            (c.microbatch, c.replicas, c.stages, k, c.schedule): c
+            (c.microbatch, c.replicas, c.stages, k, c.zero, c.schedule): c
             for c in free_cells(costs)
             for k in c.choices
         }
@@ -69,6 +71,7 @@ class Fixed:
             placement.replicas,
             placement.stages,
             placement.configurations[0],
+            placement.zero,
             placement.schedule,
         ]
         if cell not in self._made:
@@ -104,13 +107,14 @@ class Fixed:
 
 @dataclass
 class FreeComparison:
-    """Problems and placements compared, how many illegal or unsorted, of which schedules."""
+    """Problems and placements compared, how many illegal or unsorted, of which schedules and z."""
 
     problems: int = 0
     placements: int = 0
     illegal: int = 0
     unsorted: int = 0
     schedules: tuple[Schedule, ...] = ()
+    zeros: tuple[Zero, ...] = ()
 
 
 def compare_fixed(problem: Problem, name: str, told: FreeComparison) -> None:
@@ -140,6 +144,7 @@ def compare_fixed(problem: Problem, name: str, told: FreeComparison) -> None:
         told.unsorted += not in_order
         told.illegal += bool(violations)
         told.schedules += (placement.schedule,)
+        told.zeros += (placement.zero,)
         if in_order:
             assert value == (None if violations else evaluation.value_ps), name
         elif not violations:

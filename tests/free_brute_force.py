@@ -18,6 +18,7 @@ from nest_opt.plan.evaluate import (
     Costs,
     StageEvaluation,
     block_groups,
+    copy_levels,
     evaluate,
     evaluate_stage,
     evaluated_objective,
@@ -28,7 +29,7 @@ from nest_opt.plan.evaluate import (
     with_backward_before,
 )
 from nest_opt.plan.placement import ListedMap, Placement, StagedCell
-from nest_opt.problem import Configuration, Problem
+from nest_opt.problem import Configuration, Problem, Zero
 from nest_opt.problem.profile import GROUPS
 from nest_opt.problem.schedule import Schedule
 
@@ -40,6 +41,11 @@ class FreeBest:
     value_ps: int | None
     placement: Placement | None
     assignments: int
+
+
+def zeros(problem: Problem, replicas: int) -> Iterator[Zero]:
+    """Yield what the search space says of ZeRO, where d replicas are h equal runs."""
+    return (zero for zero in problem.zeros if replicas % zero.instances == 0)
 
 
 Shape = tuple[int, tuple[Configuration, ...], int]
@@ -160,7 +166,12 @@ def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:
         key.append(frozenset(rows))
         key.append(
             frozenset(
-                tuple(network.level(sync_group(device_map, k, c, stage, rank)) for c in CLASSES)
+                tuple(
+                    copy_levels(
+                        network, sync_group(device_map, k, c, stage, rank), cell.zero.runs(c)
+                    )
+                    for c in CLASSES
+                )
                 for rank in range(k.block_size)
             )
         )
@@ -181,9 +192,11 @@ def free_brute_force(problem: Problem, most: int = 10**9) -> FreeBest | None:
                 return None
             rounds = rounds_per_batch(problem.job, microbatch, chain[0].ep, replicas)
             assert rounds is not None
-            for schedule in schedules(problem, rounds, len(chain)):
-                cell = StagedCell(microbatch, chain, rounds, device_map, schedule=schedule)
-                key = (level_key(costs, cell), _device_rules(costs, cell), schedule)
+            for schedule, zero in product(
+                schedules(problem, rounds, len(chain)), zeros(problem, replicas)
+            ):
+                cell = StagedCell(microbatch, chain, rounds, device_map, zero, schedule)
+                key = (level_key(costs, cell), _device_rules(costs, cell), schedule, zero)
                 if key in known:
                     continue
                 known.add(key)
@@ -236,6 +249,7 @@ def _plans(costs: Costs, cell: StagedCell) -> Iterator[tuple[Placement, int]]:
                     ends,
                     tuple(s.recompute for s in chosen),
                     cell.device_map,
+                    zero=cell.zero,
                     schedule=cell.schedule,
                 ),
                 value,

@@ -23,7 +23,7 @@ from nest_opt.milp.constraints import FREE_FAMILIES as FREE_CONSTRAINT_FAMILIES
 from nest_opt.milp.graph.build import GraphFormulation
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
-from nest_opt.problem import Configuration
+from nest_opt.problem import Configuration, Zero
 from nest_opt.problem.schedule import Schedule
 from nest_opt.problem.validation import build as build_problem
 
@@ -159,6 +159,9 @@ INTERLEAVED_CELL = Cell(
 )  # fmt: skip
 FREE_CELL = FreeCell(1, CHOICES, 3, 2, 2)
 FREE_ZERO_BUBBLE_CELL = replace(FREE_CELL, schedule=Schedule("zb-h1"))
+# One configuration, as ZeRO levels ask for: weights of a class gathered in rounds, and two runs.
+FREE_ZERO_CELL = FreeCell(1, CHOICES[:1], 3, 2, 2, zero=Zero(3, 1))
+FREE_RUNS_CELL = FreeCell(1, CHOICES[:1], 2, 4, 1, zero=Zero(2, 1, 2))
 PATH_CELL = PathCell(1, CHOICES, 3, 2, 2, "pp-inner", 3, (2, 3))
 
 
@@ -170,10 +173,17 @@ def golden_coefficients(
     any_order: bool = False,
 ) -> tuple[Costs, CellCoefficients]:
     """Return the problem's costs and the cell's coefficients."""
-    make = golden_data if isinstance(cell, Cell) else golden_choice_data
+    make = golden_data if isinstance(cell, Cell) or cell.zero else golden_choice_data
     if any_order:
         make = golden_any_data
     data = make(objective, constraint)
+    if isinstance(cell, FreeCell) and cell.zero:
+        data["search"].update(
+            dp=[cell.replicas], pp=[cell.stages],
+            zero=[cell.zero.dense], zero_expert=[cell.zero.expert],
+            zero_instances=[cell.zero.instances],
+        )  # fmt: skip
+        data["job"]["global_batch"] = cell.rounds * cell.replicas
     if isinstance(cell, Cell):
         data["search"]["schedule"] = [cell.schedule.name]
     if cell.schedule.is_interleaved:
@@ -249,10 +259,19 @@ def golden_files() -> dict[str, GoldenFile]:
         for name, family, cell in (
             ("sync", "sync", CELL),
             ("free_exchange", "exchange", FREE_CELL),
+            ("free_counting", "counting", FREE_CELL),
             ("free_level_sync", "level_sync", FREE_CELL),
             ("free_near", "near", FREE_CELL),
             ("path", "path", PATH_CELL),
         )
+    }
+    files |= {
+        f"{name}_{family}": GoldenFile("fill-drain", None, family, cell)
+        for name, cell, families in (
+            ("zero_free", FREE_ZERO_CELL, ("memory", "level_load", "level_sync")),
+            ("runs_free", FREE_RUNS_CELL, ("levels", "level_sync", "counting", "near", "symmetry")),
+        )
+        for family in families
     }
     files["fill"] = GoldenFile("fill-drain", None, "fill", ZERO_BUBBLE_CELL)
     files["fill_nest"] = GoldenFile("nest", None, "fill", ZERO_BUBBLE_CELL)

@@ -2,11 +2,14 @@
 
 import copy
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from agreement import compare, solved
 from cli_running import run, write
+from free_agreement import FreeComparison
+from free_agreement import compare_fixed as compare_free_fixed
 from free_brute_force import free_brute_force
 from milp_agreement import compare_fixed, compare_optimum, exact_coefficients, placement_count
 from tied_instances import (
@@ -26,6 +29,9 @@ from nest_opt.cost.table import MAX_TOTAL
 from nest_opt.cost.table_file import table_digest, table_from_json, table_to_json
 from nest_opt.dp.levels import LevelVectors
 from nest_opt.errors import PlanError
+from nest_opt.milp.build import build as build_program
+from nest_opt.milp.cells import FreeCell, free_cells
+from nest_opt.milp.coefficients import CoefficientSource
 from nest_opt.milp.exact import exact
 from nest_opt.models.parameters import parameters
 from nest_opt.models.request import Request, derive_problem
@@ -36,6 +42,7 @@ from nest_opt.problem import Configuration
 from nest_opt.problem.schedule import Schedule
 from nest_opt.problem.validation import build
 from nest_opt.problem.zero import Zero
+from nest_opt.solver.highs import HighsSession
 
 US = 10**6
 EMBEDDING, HEAD, TIED_PARAMETERS = 1000, 1600, 1000
@@ -305,6 +312,48 @@ def test_free_program_equals_brute_force(first: int) -> None:
         if best is not None:
             found = exact(problem, family="free")
             assert found.value_ps == found.bound_ps == best.value_ps, f"seed {seed}"
+
+
+def test_fixed_free_placements_are_judged_and_valued_alike() -> None:
+    """On devices of a placement, a free program is feasible as the checker says, and valued so."""
+    told = FreeComparison()
+    for seed in range(60):
+        compare_free_fixed(build(Problem, tied_free_data(seed), f"seed {seed}"), f"{seed}", told)
+    assert told.problems >= 40
+    assert 0.1 < told.illegal / told.placements < 0.9
+
+
+def relaxed_value(costs: Costs, cell: FreeCell, keep: Callable[[str], bool]) -> float | None:
+    """Return the value of a relaxed program with the counting rows whose text is kept."""
+    formulation = build_program(costs, CoefficientSource(costs).of(cell), relaxed=True)
+    for row in formulation.model.counting.values():
+        if not keep(str(row.expr)):
+            row.deactivate()
+    answer = HighsSession(formulation.model).solve()
+    return None if answer.solution is None else round(answer.solution.objective, 3)
+
+
+def test_counting_the_ends_raises_bounds() -> None:
+    """Rows (51) of runs that go round by the exchange lower no bound, and raise some."""
+    raised = compared = 0
+    for seed in range(40):
+        costs = Costs(build(Problem, tied_free_data(seed), f"seed {seed}"))
+        try:
+            cells = [cell for cell in free_cells(costs) if cell.stages > 1][:3]
+        except InstanceError:
+            continue
+        for cell in cells:
+            without, bound = (
+                relaxed_value(costs, cell, keep)
+                for keep in (lambda row: "exchange" not in row, lambda _: True)
+            )
+            if without is None or bound is None:
+                assert without == bound, f"seed {seed}"
+                continue
+            assert bound >= without, f"seed {seed}"
+            raised, compared = raised + (bound > without), compared + 1
+    assert compared >= 30
+    assert raised >= 3
 
 
 @pytest.mark.parametrize("seed", range(0, 90, 3))

@@ -18,7 +18,7 @@ from nest_opt import InstanceError, Problem, solve
 from nest_opt.cli.fix import fix, parse_fixes
 from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.table_file import table_from_json, table_to_json
-from nest_opt.errors import ModelError, PlanError
+from nest_opt.errors import PlanError
 from nest_opt.milp.exact import exact
 from nest_opt.plan import Placement
 from nest_opt.plan.check import check
@@ -409,12 +409,6 @@ def test_what_knows_level_0_alone_is_refused(place: dict[str, Any], found: str) 
         data[part] |= fields
     with pytest.raises(InstanceError, match=rf"search.zero: found 0, 1, 2, 3 with .*{found}"):
         build(Problem, data, "refused")
-
-
-def test_the_free_family_is_refused() -> None:
-    """Its programs know level 0 alone, and say so."""
-    with pytest.raises(ModelError, match=r"search.zero: found 0, 1, 2, 3"):
-        exact(problem_of(), family="free")
 
 
 def test_the_command_line_narrows_levels() -> None:

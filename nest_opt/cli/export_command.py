@@ -11,13 +11,12 @@ from nest_opt.cli.group import ChoiceGroup, json_option
 from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
 from nest_opt.cli.request_options import Asked
-from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
 
 if TYPE_CHECKING:
     from nest_opt.milp.build import Formulation
     from nest_opt.milp.graph.build import GraphFormulation
     from nest_opt.milp.result import FamilyName
-    from nest_opt.problem import Problem, Zero
+    from nest_opt.problem import Problem
 
 _SUMMARIES: dict[Literal["lp", "mps"], str] = {
     "lp": "Write the integer program of one cell as a CPLEX LP file.",
@@ -135,7 +134,7 @@ def _export(
     words = {
         "cell": f"microbatch {data['microbatch']}, tp {tp}, cp {data['cp']}, "
         f"ep {data['ep']}, sp {sp}, dp {data['dp']}, pp {data['pp']}"
-        + (f", zero {_zero(formulation)}" if data["zero"] else "")
+        + (f", zero {formulation.coefficients.cell.zero}" if data["zero"] else "")
         + _schedule_words(data),
         "placement": f"rank order {data['order']}, pitch {data['pitch']}"
         if family == "aligned"
@@ -146,16 +145,10 @@ def _export(
 
 def _schedule_words(data: dict[str, Any]) -> str:
     """Return the schedule in words; nothing if it is 1F1B."""
+    from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+
     schedule = Schedule(data["schedule"], data["chunks"])
     return f", schedule {schedule}" if schedule != ONE_F_ONE_B else ""
-
-
-def _zero(formulation: "Formulation") -> "Zero":
-    from nest_opt.plan.placement import Cell
-    from nest_opt.problem.zero import NOT_SHARDED
-
-    cell = formulation.coefficients.cell
-    return cell.zero if isinstance(cell, Cell) else NOT_SHARDED
 
 
 def _cell(formulation: "Formulation") -> dict[str, Any]:
@@ -184,7 +177,7 @@ def _cell(formulation: "Formulation") -> dict[str, Any]:
             for name, values in zip(Configuration._fields, zip(*choices, strict=True), strict=True)
         },
         "dp": replicas,
-        "zero": zero_json(_zero(formulation)),
+        "zero": zero_json(cell.zero),
         "pp": stages,
         "schedule": cell.schedule.name,
         "chunks": cell.schedule.chunks,

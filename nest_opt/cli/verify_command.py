@@ -35,8 +35,6 @@ def free_is_skipped(problem: "Problem") -> str | None:
         return "not searched: a constraint of the user's own has no rows for it"
     if problem.search.layer_order == "any":
         return "not searched: its programs know layer_order listed alone"
-    if any(problem.zeros):
-        return "not searched: its programs know ZeRO level 0 alone"
     if any(schedule.is_interleaved for schedule in problem.search.schedules):
         return "not searched: its programs know one chunk a stage alone"
     return None

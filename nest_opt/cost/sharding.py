@@ -183,16 +183,20 @@ def round_times(
     sharding: Sharding,
     levels: Sequence[CopyLevels],
     only: SyncOperation | None = None,
+    classes: Sequence[ParameterClass] = CLASSES,
 ) -> Row | None:
     """Return what each row's collectives over its copies take in a round; None if there are none.
 
     `levels` are those of the copies of each class, `only` is the operation
-    that counts where not all do. A layer calls them by itself: its latency is
-    in every one, and layers without parameters of a class call nothing.
+    that counts where not all do, `classes` those that count. A layer calls
+    them by itself: its latency is in every one, and layers without parameters
+    of a class call nothing.
     """
     found = []
     for name, (inside, _) in zip(CLASSES, levels, strict=True):
         parameters = table.pairs[pair].parameters[name]
+        if name not in classes:
+            continue
         operations = [what for what in sharding.round_operations(name) if only in (None, what)]
         found += [
             tuple(

@@ -288,6 +288,10 @@ class ArtifactSource:
                 self._artifact.usable_bytes,
             )
 
+    def stages_with_room(self, case: MemoryCase, usable_bytes: int) -> range:
+        """Return all S: the artifact's memory has no room for layers to be counted in."""
+        return range(1, self.layers + 1)
+
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether S is asked for: on enough devices there is a device map."""
         asked = self._problem.search.pp

@@ -140,45 +140,27 @@ class _Fitting(NamedTuple):
     modes: npt.NDArray[np.intp]
 
 
-class ChunkCosts:
-    """Costs of all ways to cut the layers of one (microbatch size, configuration)."""
+class ChunkMemory:
+    """Memory of all ways to cut the layers of one (microbatch size, configuration)."""
 
     def __init__(self, matrices: PairMatrices, cuts: EqualCuts) -> None:
         self._matrices, self._cuts = matrices, cuts
         self._low, self._high = cuts.edges[:, :-1], cuts.edges[:, 1:]
-        self._fitting = lru_cache(KEPT)(self._compute_fitting)
-        self._own_times = lru_cache(KEPT)(self._compute_own_times)
-        self._hops = lru_cache(KEPT)(self._compute_hops)
-        self._times = lru_cache(KEPT)(self._compute_times)
-        self._class_sync = lru_cache(KEPT)(self._compute_class_sync)
-        self._sync = lru_cache(KEPT)(self._compute_sync)
-        self.best = lru_cache(KEPT)(self._compute_best)
 
-    def _bytes(self, mode: Recompute) -> tuple[Array, Array]:
+    def of_stages(self, mode: Recompute) -> tuple[Array, Array]:
         """Return each stage's states and work in bytes, and the stash of its largest chunk."""
         matrices, cuts = self._matrices, self._cuts
         work = cuts.by_stage(matrices.work(mode)[self._low, self._high]).max(axis=1)
         stash = cuts.of_chunks(matrices.stash_prefix(mode)).max(axis=1)
         return cuts.of_stages(matrices.states_prefix) + work, stash
 
-    def _compute_fitting(self, flights: tuple[int, ...]) -> _Fitting:
-        modes = self._matrices.modes
-        found = np.full((len(self._low), self._cuts.stages), len(modes), np.intp)
-        # Each mode repeats at least what those before it do: the first that fits is the least.
-        for place in reversed(range(len(modes))):
-            held, stash = self._bytes(modes[place])
-            free = self._matrices.free_bytes - held
-            found[(free >= 0) & (stash <= free // np.array(flights))] = place
-        ways = np.flatnonzero((found < len(modes)).all(axis=1))
-        return _Fitting(ways, found[ways])
-
-    def least_memory(self, flights: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
+    def least(self, flights: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
         """Return the least bytes of the heaviest stage, and the ends of chunks that have it."""
         if not len(self._low):
             return None
         least = np.full((len(self._low), self._cuts.stages), INFINITE, np.int64)
         for mode in self._matrices.modes:
-            held, stash = self._bytes(mode)
+            held, stash = self.of_stages(mode)
             most = np.array(flights)
             # Bytes that overflow are out of any device's reach.
             stashes = np.where(stash <= INFINITE // most, stash * most, INFINITE)
@@ -187,6 +169,33 @@ class ChunkCosts:
         way = int(heaviest.argmin())
         reserve = self._matrices.reserve_bytes
         return int(heaviest[way]) + reserve, self._cuts.ends(way)
+
+
+class ChunkCosts:
+    """Costs of all ways to cut the layers of one (microbatch size, configuration)."""
+
+    def __init__(self, matrices: PairMatrices, cuts: EqualCuts) -> None:
+        self._matrices, self._cuts = matrices, cuts
+        self._low, self._high = cuts.edges[:, :-1], cuts.edges[:, 1:]
+        self._memory = ChunkMemory(matrices, cuts)
+        self._fitting = lru_cache(KEPT)(self._compute_fitting)
+        self._own_times = lru_cache(KEPT)(self._compute_own_times)
+        self._hops = lru_cache(KEPT)(self._compute_hops)
+        self._times = lru_cache(KEPT)(self._compute_times)
+        self._class_sync = lru_cache(KEPT)(self._compute_class_sync)
+        self._sync = lru_cache(KEPT)(self._compute_sync)
+        self.best = lru_cache(KEPT)(self._compute_best)
+
+    def _compute_fitting(self, flights: tuple[int, ...]) -> _Fitting:
+        modes = self._matrices.modes
+        found = np.full((len(self._low), self._cuts.stages), len(modes), np.intp)
+        # Each mode repeats at least what those before it do: the first that fits is the least.
+        for place in reversed(range(len(modes))):
+            held, stash = self._memory.of_stages(modes[place])
+            free = self._matrices.free_bytes - held
+            found[(free >= 0) & (stash <= free // np.array(flights))] = place
+        ways = np.flatnonzero((found < len(modes)).all(axis=1))
+        return _Fitting(ways, found[ways])
 
     def _compute_own_times(self, flights: tuple[int, ...], inside: Levels) -> Array:
         """Return F of each stage under its mode, hops aside, of the ways that fit."""

@@ -4,17 +4,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import lru_cache
+from itertools import product
 from math import isqrt
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from nest_opt.cost.build import legal_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
 from nest_opt.cost.sharding import Sharding, fits_replicas
 from nest_opt.dp.chain import INFINITE, Array, Chain
-from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkPlan, EqualCuts, StageSets
+from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkMemory, ChunkPlan, EqualCuts, StageSets
 from nest_opt.dp.cuts import EndsAndOrder, Held, cuts_of
 from nest_opt.dp.group_bounds import GroupBounds, sharding_of
 from nest_opt.dp.least_levels import LeastLevels
@@ -163,8 +166,15 @@ class DefaultSource:
                 0, devices, stages, replicas, *pair, rounds, schedule=schedule, levels=levels
             )
 
+        def fitting() -> npt.NDArray[np.bool_]:
+            usable = self._table.usable_bytes
+            case = MemoryCase(*pair, replicas, rounds, 0, usable, schedule=schedule)
+            fits = self.bounds.have_room(case, self._zeros(replicas), usable)
+            of_choices: npt.NDArray[np.bool_] = fits[np.array(choices, np.intp) - 1]
+            return of_choices
+
         bounds = self.bounds.closed_forms(pair, rounds, schedule, choices)
-        return Bundle(bounds, group, levels)
+        return Bundle(bounds, group, levels, fitting)
 
     def _zeros(self, replicas: int) -> list[Zero]:
         """Return the ZeRO levels that so many replicas can have."""
@@ -293,7 +303,7 @@ class DefaultSource:
             exchange_ps,
         )
         return self._chunks(pair, sharding, schedule, stages).best(
-            tuple(self._flights(schedule, stages, sharding.rounds)),
+            _flights(schedule, stages, sharding.rounds),
             weights,
             of_cell,
             sharding.replicas,
@@ -304,7 +314,18 @@ class DefaultSource:
         self, pair: tuple[int, Configuration], sharding: Sharding, schedule: Schedule, stages: int
     ) -> ChunkCosts:
         """Return the costs of all ways to cut into equal chunks; the oldest are dropped."""
-        key = (stages, schedule.chunks)
+        cuts = self._equal_cuts(stages, schedule.chunks)
+        of = sharding if sharding.zero else NOTHING_SHARDED
+        return _kept(
+            self._chunk_costs,
+            (pair, of, stages, schedule.chunks),
+            lambda: ChunkCosts(self.matrices(pair, of), cuts),
+            max(MIN_KEPT, KEPT_CHUNKS // self.layers**2),
+        )
+
+    def _equal_cuts(self, stages: int, chunks: int) -> EqualCuts:
+        """Return all ways to cut the layers, listed once."""
+        key = (stages, chunks)
         if key not in self._cuts:
             pinned = [
                 (place, stage)
@@ -312,13 +333,7 @@ class DefaultSource:
                 for place in places
             ]
             self._cuts[key] = EqualCuts(self.layers, *key, self._restriction, pinned)
-        of = sharding if sharding.zero else NOTHING_SHARDED
-        return _kept(
-            self._chunk_costs,
-            (pair, of, key),
-            lambda: ChunkCosts(self.matrices(pair, of), self._cuts[key]),
-            max(MIN_KEPT, KEPT_CHUNKS // self.layers**2),
-        )
+        return self._cuts[key]
 
     def chunk_plan(self, cell: Cell) -> ChunkPlan | None:
         """Return the best plan of an interleaved cell."""
@@ -327,7 +342,7 @@ class DefaultSource:
             return None
         sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
         stages = cell.device_map.stages
-        flights = tuple(self._flights(cell.schedule, stages, cell.rounds))
+        flights = _flights(cell.schedule, stages, cell.rounds)
         return self._chunks(cell.pair, sharding, cell.schedule, stages).plan(flights, *best)
 
     def _best_of(self, cell: Cell) -> tuple[int, int] | None:
@@ -345,10 +360,9 @@ class DefaultSource:
         """Return the least bytes of the heaviest stage of equal chunks, and their ends."""
         if stages == 1:
             return None
-        sharding = Sharding(case.zero, case.replicas, case.rounds)
-        pair = case.microbatch, case.configuration
-        flights = tuple(self._flights(case.schedule, stages, case.rounds))
-        return self._chunks(pair, sharding, case.schedule, stages).least_memory(flights)
+        cuts = self._equal_cuts(stages, case.schedule.chunks)
+        flights = _flights(case.schedule, stages, case.rounds)
+        return ChunkMemory(self._memory_of(case), cuts).least(flights)
 
     def _relaxed(self, group: Group) -> tuple[int, int] | None:
         """Return (least max load, least sum of fills) at the least levels; None if nothing fits.
@@ -359,7 +373,7 @@ class DefaultSource:
         if stages < self.matrices(group.pair, sharding).least_stages:
             return None
         weights = self._weights_of(group)
-        flights = self._flights(group.schedule, stages, group.rounds)
+        flights = _flights(group.schedule, stages, group.rounds)
         key = (
             group.pair, tuple(flights), weights if weights.has_loads else None,
             sharding if sharding.zero else NOTHING_SHARDED,
@@ -380,11 +394,6 @@ class DefaultSource:
                 keys.append((levels, flight, held, shared))
             self._least[key] = matrices.least(keys[::-1], weights)
         return self._least[key] if self._least[key][1] < INFINITE else None
-
-    @staticmethod
-    def _flights(schedule: Schedule, stages: int, rounds: int) -> list[int]:
-        """Return the stashes in flight of each stage."""
-        return [in_flight(schedule, stage, stages, rounds) for stage in range(stages)]
 
     def _least_sync(
         self,
@@ -487,7 +496,7 @@ class DefaultSource:
         shared: list[LevelSet] = [NO_ROUNDS] * count
         if self._matrices_of(cell).has_rounds:
             shared = vectors.sync_sets(cell.device_map, cell.zero)
-        flights = self._flights(cell.schedule, count, cell.rounds)
+        flights = _flights(cell.schedule, count, cell.rounds)
         keys = list(zip(sets, flights, self.held_by(count), shared, strict=True))
         return keys[::-1]
 
@@ -575,22 +584,26 @@ class DefaultSource:
         More replicas than the devices hold are looked at too: they tell how
         many devices would do.
         """
-        for pair, degrees in self._replicas.items():
-            if not self._restriction.allows_pair(*pair):
-                continue
-            for schedule in self._schedules:
-                if self.every_map_allowed:
+        for pair in filter(lambda pair: self._restriction.allows_pair(*pair), self._replicas):
+            for schedule, zero in product(self._schedules_of_least_memory(), self._zero):
+                if self._every_map_allowed(zero):
                     degrees = self._fewest_replicas(pair, schedule)
+                else:
+                    degrees = self._replicas[pair]
                 for replicas in filter(self._restriction.allows_replicas, degrees):
                     rounds = rounds_per_batch(self._problem.job, pair[0], pair[1].ep, replicas)
-                    if rounds is None:
+                    if rounds is None or not fits_replicas(zero, replicas):
                         continue
                     stages = self._devices // (pair[1].block_size * replicas)
-                    for zero in self._zeros(replicas):
-                        yield MemoryCase(
-                            *pair, replicas, rounds, stages, self._table.usable_bytes, zero,
-                            schedule,
-                        )  # fmt: skip
+                    yield MemoryCase(
+                        *pair, replicas, rounds, stages, self._table.usable_bytes, zero, schedule
+                    )
+
+    def _schedules_of_least_memory(self) -> list[Schedule]:
+        """Return the schedules but those that hold more than 1F1B would, stage by stage."""
+        if ONE_F_ONE_B not in self._schedules:
+            return list(self._schedules)
+        return [s for s in self._schedules if s == ONE_F_ONE_B or s.is_interleaved]
 
     def _fewest_replicas(
         self, pair: tuple[int, Configuration], schedule: Schedule
@@ -614,6 +627,13 @@ class DefaultSource:
     def every_map_allowed(self) -> bool:
         """Whether there is a legal device map for all degrees that the devices suffice for.
 
+        Under every ZeRO level.
+        """
+        return all(map(self._every_map_allowed, self._zero))
+
+    def _every_map_allowed(self, zero: Zero) -> bool:
+        """Whether there is one under a ZeRO level.
+
         Where dp is limited the fewest replicas cannot stand for more, nor can
         they where states are shared out over replicas, so that counts as a
         limit of maps.
@@ -621,13 +641,18 @@ class DefaultSource:
         always = {"tight", "spread"} & set(self._problem.search.pitch)
         taken = self._restriction
         limited = taken.limits_levels or taken.limits_replicas or taken.device_maps
-        return bool(always) and not limited and not any(self._zero)
+        return bool(always) and not limited and not zero
+
+    def stages_with_room(self, case: MemoryCase, usable_bytes: int) -> list[int]:
+        """Return the S that have room for the most frequent layers."""
+        fits = self.bounds.have_room(case, [case.zero], usable_bytes)
+        return [stages for stages, fit in enumerate(fits.tolist(), start=1) if fit]
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether some legal device map with S stages exists, memory aside."""
         if not self.allows_stages(stages) or not self._runs(case.schedule, stages, case.rounds):
             return False
-        if self.every_map_allowed:
+        if self._every_map_allowed(case.zero):
             return True
         if not self._may_have_levels(case.configuration, stages):
             return False
@@ -666,25 +691,26 @@ class DefaultSource:
 
     def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
         """Return (bytes that the largest layer needs alone, bytes of all states)."""
-        least = self._memory_of(case).memory(1)
-        layers = least[self._boundaries.alone]
-        return (
-            int(layers[layers < INFINITE].max(initial=0)),
-            self._memory_of(case).all_states_bytes + self._table.reserve_bytes,
-        )
+        return self.bounds.memory_floor(case)
 
     def _memory_of(self, case: MemoryCase) -> PairMatrices:
         """Return the matrices that have a case's memory."""
         sharding = Sharding(case.zero, case.replicas, case.rounds)
         return self.matrices((case.microbatch, case.configuration), sharding)
 
-    def places(self, case: MemoryCase, stages: int) -> list[int]:
+    def places(self, case: MemoryCase, stages: int) -> Sequence[int]:
         """Return the stashes in flight of each stage."""
-        return self._flights(case.schedule, stages, case.rounds)
+        return _flights(case.schedule, stages, case.rounds)
 
     def memory(self, case: MemoryCase, place: int) -> Array:
         """Return the least bytes of every interval with so many stashes in flight."""
         return self._memory_of(case).memory(place)
+
+
+@lru_cache(2**12)
+def _flights(schedule: Schedule, stages: int, rounds: int) -> tuple[int, ...]:
+    """Return the stashes in flight of each stage."""
+    return tuple(in_flight(schedule, stage, stages, rounds) for stage in range(stages))
 
 
 def _kept(store: dict[Key, Value], key: Key, make: Callable[[], Value], most: int | None) -> Value:

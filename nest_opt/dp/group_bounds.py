@@ -18,11 +18,11 @@ from nest_opt.cost.schedule import in_flight
 from nest_opt.cost.sharding import Sharding, round_times, sharded_pair
 from nest_opt.cost.table import CostTable, Row, row_times
 from nest_opt.dp.capacity import Layers, Room, room
-from nest_opt.dp.chain import Array
+from nest_opt.dp.chain import INFINITE, Array
 from nest_opt.dp.closed_form import LayerTimes, closed_form_ps, closed_forms, layer_times
 from nest_opt.dp.least_levels import LeastLevels
 from nest_opt.dp.matrices import NOTHING_SHARDED, copy_levels
-from nest_opt.dp.source import Group
+from nest_opt.dp.source import Group, MemoryCase
 from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
@@ -53,7 +53,9 @@ class GroupBounds:
         self._row_times: dict[tuple[_Pair, Sharding], dict[Recompute, Row]] = {}
         self._layer_times: dict[tuple[_Pair, Sharding], LayerTimes] = {}
         self._hops: dict[tuple[_Pair, int], int] = {}
+        self._used_rows = frozenset(table.layer_rows)
         self._held: dict[tuple[_Pair, int, Zero | None], _Held] = {}
+        self._floors: dict[tuple[_Pair, int, Zero | None], tuple[int, int]] = {}
 
     def closed_forms(
         self, pair: _Pair, rounds: int, schedule: Schedule, stages: Sequence[int]
@@ -92,19 +94,70 @@ class GroupBounds:
         bound = plain._replace(total=total, largest=slowest, hidden_of_largest=0)
         return closed_form_ps(bound, 0, group.stages, self._weights(group))
 
-    def _room(self, group: Group, sharding: Sharding, zeros: Sequence[Zero]) -> Room:
-        costs, stages, v = self._table.pairs[group.pair], group.stages, group.schedule.chunks
-        times, hop = self._times(group.pair, sharding), self._least_hop(group.pair)
+    def have_room(
+        self, case: MemoryCase, zeros: Sequence[Zero], usable_bytes: int
+    ) -> npt.NDArray[np.bool_]:
+        """Return which S have room for the most frequent layers if so much is usable.
+
+        Under any of some ZeRO levels; entry S - 1 of n of them.
+        """
+        pair, schedule = (case.microbatch, case.configuration), case.schedule
+        numbers = np.arange(1, self._table.layer_count + 1)
+        if usable_bytes * schedule.chunks >= INFINITE:
+            return numbers > 0
+        rounds = np.full_like(numbers, case.rounds)
+        if schedule.is_interleaved:
+            # Of its last stage: no other holds fewer.
+            flights = np.minimum((schedule.chunks - 1) * numbers + 1, schedule.chunks * rounds)
+        else:
+            flights = rounds if schedule.name == "gpipe" else np.minimum(numbers, rounds)
+        layers = self._needs(pair, NOTHING_SHARDED, case.replicas, zeros)
+        free = usable_bytes - self._table.reserve_bytes
+        most = room(layers, free, flights, 0 * numbers, schedule.chunks).most.max(axis=0)
+        # 1F1B holds p stashes in the stage p from the end, others as many in all stages.
+        places = np.cumsum(most) if schedule.name == "1f1b" else numbers * most
+        fits: npt.NDArray[np.bool_] = places >= self._count
+        return fits
+
+    def memory_floor(self, case: MemoryCase) -> tuple[int, int]:
+        """Return (bytes that the largest layer needs alone, bytes of all states)."""
+        pair = case.microbatch, case.configuration
+        key = (pair, case.replicas, case.zero) if case.zero else (pair, 1, None)
+        if key not in self._floors:
+            costs = sharded_pair(self._table, pair, Sharding(case.zero, case.replicas, 1))
+            alone = max(
+                states
+                + min(
+                    costs.stash_bytes[g][row] + costs.work_bytes[g][row] for g in costs.stash_bytes
+                )
+                for row, states in enumerate(costs.states_bytes)
+                if row in self._used_rows
+            )
+            every = self._table.own_rows(0, self._table.layer_count)
+            states = sum(costs.states_bytes[row] for row in every)
+            reserve = self._table.reserve_bytes
+            self._floors[key] = alone + reserve, states + reserve
+        return self._floors[key]
+
+    def _needs(
+        self, pair: _Pair, sharding: Sharding, replicas: int, zeros: Sequence[Zero]
+    ) -> Layers:
+        """Return what the most frequent layers need, under the best of some ZeRO levels."""
+        costs, times = self._table.pairs[pair], self._times(pair, sharding)
         modes = [mode for mode in RECOMPUTE_MODES if mode in costs.stash_bytes]
-        held = [self._held_bytes(group, zero) for zero in zeros]
+        held = [self._held_bytes(pair, replicas, zero) for zero in zeros]
         whole = min(extra for _, extra in held)
-        layers = Layers(
+        return Layers(
             self._count,
             [times[mode][self._row] for mode in modes],
             min(states for states, _ in held),
             [costs.stash_bytes[mode][self._row] for mode in modes],
             [costs.work_bytes[mode][self._row] + whole for mode in modes],
         )
+
+    def _room(self, group: Group, sharding: Sharding, zeros: Sequence[Zero]) -> Room:
+        stages, v, hop = group.stages, group.schedule.chunks, self._least_hop(group.pair)
+        layers = self._needs(group.pair, sharding, group.replicas, zeros)
         hops = np.full(stages, 2 * v * hop, np.int64)
         hops[[0, -1]] = (2 * v - 1) * hop if stages > 1 else 0
         flights = [
@@ -113,13 +166,12 @@ class GroupBounds:
         free = self._table.usable_bytes - self._table.reserve_bytes
         return room(layers, free, np.array(flights, np.int64), hops, v)
 
-    def _held_bytes(self, group: Group, zero: Zero) -> _Held:
-        key = group.pair, group.replicas, zero if zero else None
+    def _held_bytes(self, pair: _Pair, replicas: int, zero: Zero) -> _Held:
+        key = (pair, replicas, zero) if zero else (pair, 1, None)
         if key not in self._held:
-            plain = self._table.pairs[group.pair]
-            costs = sharded_pair(
-                self._table, group.pair, Sharding(zero, group.replicas, group.rounds)
-            )
+            plain = self._table.pairs[pair]
+            # Memory is the same whatever the number of rounds.
+            costs = sharded_pair(self._table, pair, Sharding(zero, replicas, 1))
             mode = next(iter(costs.work_bytes))
             extra = costs.work_bytes[mode][self._row] - plain.work_bytes[mode][self._row]
             self._held[key] = costs.states_bytes[self._row], extra

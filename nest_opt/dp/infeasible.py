@@ -30,7 +30,9 @@ class Diagnosis:
     devices
         The least number of devices on which something fits, in a network with
         room for them; None if there is no such number, or none can be told
-        since a constraint or the pitches restrict the device map.
+        since a constraint or the pitches restrict the device map. Where states may be
+        shared out over replicas, those beyond the cluster's are not looked at:
+        then it may not be the least.
     configurations
         The configuration of each stage of that placement.
     complete
@@ -110,15 +112,18 @@ def _compare(
 ) -> None:
     """Look at every case and S that could need less memory, or fewer devices."""
     needs = Needs(source)
-    cases = sorted(source.memory_cases(), key=lambda case: _fewest_devices(source, case))
+    cases = sorted(
+        source.memory_cases(),
+        key=lambda case: (_fewest_devices(source, case), least_bytes(source, case)),
+    )
     for number, case in enumerate(cases):
         if progress:
             progress(number, len(cases), None)
         if not _may_improve(source, case, known.closest, known.devices):
             continue
         block = case.configuration.block_size * case.replicas
-        for stages in range(1, source.layers + 1):
-            closest, devices = known.closest, known.devices
+        for stages in _worth_a_look(source, case, known):
+            closest, devices = known.closest, _devices_to_beat(source, case, known)
             useful = _useful_bytes(case, stages, closest, devices)
             if needs.bound(case, stages) >= useful or not source.allows(case, stages):
                 continue
@@ -129,6 +134,25 @@ def _compare(
                 known.closest = _Closest(need, case, stages)
             if need <= case.usable_bytes and (devices is None or block * stages < devices):
                 known.devices = block * stages
+
+
+def _worth_a_look(source: CellSource, case: MemoryCase, known: _Known) -> list[int]:
+    """Return the S of a case that have room where less memory, or fewer devices, are of use."""
+    found = {}
+    for stages in (case.most_stages, case.most_stages + 1):
+        devices = _devices_to_beat(source, case, known)
+        useful = _useful_bytes(case, stages, known.closest, devices)
+        found[stages] = source.stages_with_room(case, useful - 1)
+    here, beyond = found.values()
+    return [
+        *(s for s in here if s <= case.most_stages),
+        *(s for s in beyond if s > case.most_stages and source.allows(case, s)),
+    ]
+
+
+def _devices_to_beat(source: CellSource, case: MemoryCase, known: _Known) -> int | None:
+    """Return the least number of devices so far, None if there is none; 0 is beyond a case."""
+    return 0 if _fewest_devices(source, case) == INFINITE else known.devices
 
 
 def _ends(source: CellSource, closest: _Closest) -> EndsAndOrder:
@@ -171,8 +195,13 @@ def least_memory_bytes(costs: Costs, need_bytes: int) -> int:
 
 
 def _fewest_devices(source: CellSource, case: MemoryCase) -> int:
-    """Return a lower bound on the devices on which a case fits, from its states alone."""
-    _, states = source.memory_floor(case)
+    """Return a lower bound on the devices on which a case fits, from its states alone.
+
+    `INFINITE` if its largest layer has no room anywhere.
+    """
+    alone, states = source.memory_floor(case)
+    if alone > case.usable_bytes:
+        return INFINITE
     return case.configuration.block_size * case.replicas * -(-states // case.usable_bytes)
 
 
@@ -180,7 +209,7 @@ def _may_improve(
     source: CellSource, case: MemoryCase, closest: _Closest | None, devices: int | None
 ) -> bool:
     """Whether a case could need less memory, or fewer devices, than what was found."""
-    if devices is None or _fewest_devices(source, case) < devices:
+    if _fewest_devices(source, case) < (INFINITE if devices is None else devices):
         return True
     return least_bytes(source, case) < (INFINITE if closest is None else closest.need_bytes)
 

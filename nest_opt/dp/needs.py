@@ -27,12 +27,16 @@ class Needs:
     def __init__(self, source: CellSource) -> None:
         self._source = source
         self._known: dict[object, tuple[Iterator[int], list[int]]] = {}
+        self._chunked: dict[tuple[object, int], int] = {}
 
     def bound(self, case: MemoryCase, stages: int) -> int:
         """Return the least bytes if there were one round only: no stage holds fewer stashes.
 
-        Cases of one microbatch size and configuration share it.
+        Cases of one microbatch size and configuration share it; equal chunks of a
+        number of stages are as soon found as a bound on them.
         """
+        if case.schedule.is_interleaved:
+            return self.at(case, stages)
         return self.at(replace(case, rounds=1), stages)
 
     def at(self, case: MemoryCase, stages: int) -> int:
@@ -46,6 +50,8 @@ class Needs:
             min(case.rounds, most),
             (case.zero, case.replicas) if case.zero else None,
         )
+        if case.schedule.is_interleaved:
+            return self._of_chunks(case, stages, key)
         if key not in self._known:
             self._known[key] = self._compute(case), []
         rest, found = self._known[key]
@@ -53,16 +59,20 @@ class Needs:
             found.append(next(rest))
         return found[stages - 1]
 
+    def _of_chunks(self, case: MemoryCase, stages: int, key: object) -> int:
+        if (key, stages) not in self._chunked:
+            found = None
+            if self._source.held(stages) is not None:
+                found = self._source.chunk_memory(case, stages)
+            self._chunked[key, stages] = INFINITE if found is None else found[0]
+        return self._chunked[key, stages]
+
     def _compute(self, case: MemoryCase) -> Iterator[int]:
         root = _Suffix(suffix_start(self._source.last_cut))
         for stages in range(1, self._source.layers + 1):
             held = self._source.held(stages)
             if held is None:
                 yield INFINITE
-                continue
-            if case.schedule.is_interleaved:
-                found = self._source.chunk_memory(case, stages)
-                yield INFINITE if found is None else found[0]
                 continue
             first, *others = zip(self._source.places(case, stages), held, strict=True)
             suffix = root
@@ -89,7 +99,10 @@ def fits(source: CellSource, limit_bytes: int) -> bool:
         possible = of_schedule[case.schedule]
         if limit_bytes < UNLIMITED and least_bytes(source, case) > limit_bytes:
             continue
-        for stages in possible:
+        roomy = possible
+        if limit_bytes < UNLIMITED:
+            roomy = [s for s in source.stages_with_room(case, limit_bytes) if s in possible]
+        for stages in roomy:
             if stages > case.most_stages or not source.allows(case, stages):
                 continue
             if limit_bytes == UNLIMITED or (

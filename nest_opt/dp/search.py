@@ -190,7 +190,7 @@ class _Queue:
         for bundle in self._source.bundles(self._with_dominated):
             self.total += len(bundle) * bundle.levels
             if len(bundle):
-                self._push(bundle.bound_ps(0), None, 0, bundle)
+                self._push(bundle.least_ps, None, 0, bundle)
         self._filled = True
 
     def _push(
@@ -219,6 +219,12 @@ class _Queue:
 
     def _open(self, bundle: Bundle, rank: int) -> None:
         """Take a bundle's group of a rank out of it."""
+        if rank == 0:
+            all_groups = len(bundle)
+            left = bundle.open()
+            self.done += (all_groups - left) * bundle.levels
+            if not left:
+                return
         group = bundle.group(rank)
         self._push(group.bound_ps, group, 0)
         if rank + 1 < len(bundle):

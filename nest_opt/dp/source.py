@@ -70,23 +70,39 @@ class Bundle:
         Returns the group of a place in `bounds`.
     levels
         How many groups each of these stands for.
+    fitting
+        Returns which groups may fit in memory, shape (groups,); all if it is None.
     """
 
     def __init__(
-        self, bounds: npt.NDArray[np.float64], group: Callable[[int], Group], levels: int = 1
+        self,
+        bounds: npt.NDArray[np.float64],
+        group: Callable[[int], Group],
+        levels: int = 1,
+        fitting: Callable[[], npt.NDArray[np.bool_]] | None = None,
     ) -> None:
         self.levels = levels
         self._bounds = bounds
         self._order: npt.NDArray[np.int64] | None = None
-        self._group = group
+        self._group, self._fitting = group, fitting
 
     def __len__(self) -> int:
-        return len(self._bounds)
+        return len(self._bounds if self._order is None else self._order)
+
+    @property
+    def least_ps(self) -> int:
+        """A bound on all groups."""
+        return _below(float(self._bounds.min()))
+
+    def open(self) -> int:
+        """Look at the memory of all groups at once; return how many are left."""
+        fitting = np.ones(len(self._bounds), np.bool_) if self._fitting is None else self._fitting()
+        order = np.argsort(self._bounds, kind="stable")
+        self._order = order[fitting[order]]
+        return len(self._order)
 
     def bound_ps(self, rank: int) -> int:
         """Return the bound of the group with the rank-th least one."""
-        if rank == 0 and self._order is None:
-            return _below(float(self._bounds.min()))
         return _below(float(self._bounds[self._place(rank)]))
 
     def group(self, rank: int) -> Group:
@@ -95,7 +111,8 @@ class Bundle:
 
     def _place(self, rank: int) -> int:
         if self._order is None:
-            self._order = np.argsort(self._bounds, kind="stable")
+            self.open()
+        assert self._order is not None
         return int(self._order[rank])
 
 
@@ -202,6 +219,10 @@ class CellSource(Protocol):
         """Yield the cases that differ in memory, whether or not anything fits."""
         ...
 
+    def stages_with_room(self, case: MemoryCase, usable_bytes: int) -> Sequence[int]:
+        """Return the S that may fit in so many usable bytes: all others need more."""
+        ...
+
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether some legal device map with S stages exists, memory aside."""
         ...
@@ -214,7 +235,7 @@ class CellSource(Protocol):
         """Return the least bytes of every interval as a stage of such a place, pins aside."""
         ...
 
-    def places(self, case: MemoryCase, stages: int) -> list[int]:
+    def places(self, case: MemoryCase, stages: int) -> Sequence[int]:
         """Return what the memory of each of S stages depends on, first stage first."""
         ...
 

@@ -153,9 +153,9 @@ def build(costs: Costs, coefficients: CellCoefficients, relaxed: bool = False) -
 def model_name(k: CellCoefficients) -> str:
     """Return a cell's name in exported files: its degrees and device map."""
     cell = k.cell
+    zero = f"z{cell.zero}_".replace("/", "_").replace(" ", "_") if cell.zero else ""
     if isinstance(cell, Cell):
         tp, cp, ep, sp = cell.configuration
-        zero = f"z{cell.zero}_".replace("/", "_").replace(" ", "_") if cell.zero else ""
         return (
             f"b{cell.microbatch}_tp{tp}_cp{cp}_ep{ep}_{'sp_' if sp else ''}{zero}"
             f"d{cell.device_map.replicas}_S{k.stages}_{cell.device_map.order}_"
@@ -164,7 +164,7 @@ def model_name(k: CellCoefficients) -> str:
     first = cell.choices[0]
     kind = f"{cell.order}_P{cell.pitch}" if isinstance(cell, PathCell) else "free"
     return (
-        f"b{cell.microbatch}_cp{first.cp}_ep{first.ep}_d{cell.replicas}_S{k.stages}_{kind}_"
+        f"b{cell.microbatch}_cp{first.cp}_ep{first.ep}_{zero}d{cell.replicas}_S{k.stages}_{kind}_"
         f"{_schedule_name(k)}{k.objective}"
     )
 

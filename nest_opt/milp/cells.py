@@ -1,7 +1,7 @@
 """The cells of both families, from their definitions: equations (5) to (7) and (44)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nest_opt.cost.schedule import rounds_per_batch, runs
 from nest_opt.cost.sharding import fits_replicas
@@ -10,6 +10,7 @@ from nest_opt.plan.family import aligned_maps, replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, Cell
 from nest_opt.problem import Configuration
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class FreeCell:
         d and S.
     schedule
         The pipeline schedule.
+    zero
+        z and h: the ZeRO levels of all stages, and over which copies.
     """
 
     microbatch: int
@@ -34,6 +37,7 @@ class FreeCell:
     replicas: int
     stages: int
     schedule: Schedule = field(default=ONE_F_ONE_B, kw_only=True)
+    zero: Zero = field(default=NOT_SHARDED, kw_only=True)
 
     @property
     def least_devices(self) -> int:
@@ -71,7 +75,7 @@ ProgramCell = Cell | FreeCell
 
 def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
     """Yield every cell of the aligned family; of equal device maps, the first in the tie order."""
-    for cell in free_cells(costs):
+    for cell in _degrees(costs):
         if len(cell.choices) > 1:
             yield from _path_cells(costs, cell)
             continue
@@ -85,9 +89,8 @@ def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
             cell.stages,
             problem.search,
         ):
-            for zero in problem.zeros:
-                if fits_replicas(zero, cell.replicas):
-                    yield Cell(cell.microbatch, k, cell.rounds, device_map, zero, cell.schedule)
+            for zero in _zeros(costs, cell):
+                yield Cell(cell.microbatch, k, cell.rounds, device_map, zero, cell.schedule)
 
 
 def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
@@ -116,10 +119,22 @@ def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
 
 
 def free_cells(costs: Costs) -> Iterator[FreeCell]:
-    """Yield every cell of the free family (44): b, d, S, schedule and what each stage may choose.
+    """Yield every cell of the free family (44): b, d, S, schedule, z, h, what stages may choose.
 
     Configurations that may change from stage to stage are choices of one cell.
     """
+    for cell in _degrees(costs):
+        for zero in _zeros(costs, cell):
+            yield replace(cell, zero=zero)
+
+
+def _zeros(costs: Costs, cell: FreeCell) -> Iterator[Zero]:
+    """Yield what the search space says of ZeRO, where it has runs for the cell's replicas."""
+    return (zero for zero in costs.problem.zeros if fits_replicas(zero, cell.replicas))
+
+
+def _degrees(costs: Costs) -> Iterator[FreeCell]:
+    """Yield every b, d, S and schedule, with what each stage may choose; nothing is sharded."""
     problem, table = costs.problem, costs.table
     devices = problem.cluster.device_count
     pairs: dict[tuple[int, Configuration], list[tuple[int, Configuration]]] = {}

@@ -1,6 +1,6 @@
 """The numbers of one cell's program, exact integers from the cost table; no Pyomo here."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, TypeVar
@@ -11,23 +11,26 @@ from nest_opt.cost.schedule import drains, in_flight
 from nest_opt.cost.sharding import (
     CopyLevels,
     Sharding,
+    between_sync,
     exchange_time,
     round_times,
+    run_sync,
     sharded_pair,
     step_sync,
 )
-from nest_opt.cost.table import CLASSES, PairCosts, ParameterClass, Row
+from nest_opt.cost.table import CLASSES, CostTable, PairCosts, ParameterClass, Row, SyncCosts
 from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.levels import NO_HOP, Levels, StageLevels, stage_levels
-from nest_opt.milp.ranks import least_levels
+from nest_opt.milp.ranks import LeastLevels, least_levels
 from nest_opt.plan.evaluate import Costs, exchange_level
 from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
 from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES, Group, Recompute
-from nest_opt.problem.zero import NOT_SHARDED
 
 Terms = TypeVar("Terms")
+# What a class's sync takes at a level: inside runs, or between them.
+SyncPart = Callable[[CostTable, Configuration, ParameterClass, Sharding, int], SyncCosts | None]
 
 
 class Option(NamedTuple):
@@ -92,7 +95,11 @@ class LevelTerms:
     hop_ps
         Per level, configuration and cut.
     sync_ps
-        Per class and level, the terms of Y of that class.
+        Per class and level, the terms of Y of that class over the copies of a run.
+    between_ps
+        The same between runs, (63), of classes in several runs alone.
+    round_ps
+        Per class with collectives over copies in a round, level, option and layer, (60).
     exchange_ps
         Per level and configuration, (66); nothing where no parameters are tied.
     """
@@ -101,7 +108,14 @@ class LevelTerms:
     collective_ps: Mapping[Group, tuple[Mapping[Option, Row], ...]]
     hop_ps: tuple[Mapping[Configuration, Row], ...]
     sync_ps: Mapping[ParameterClass, tuple[SyncTerms, ...]]
+    between_ps: Mapping[ParameterClass, tuple[SyncTerms, ...]]
+    round_ps: Mapping[ParameterClass, tuple[Mapping[Option, Row], ...]]
     exchange_ps: tuple[Mapping[Configuration, int], ...] = ()
+
+    def all_sync_ps(self) -> Iterator[tuple[SyncTerms, ...]]:
+        """Yield the terms of Y of every class, inside runs and between them, at each level."""
+        yield from self.sync_ps.values()
+        yield from self.between_ps.values()
 
 
 @dataclass(frozen=True)
@@ -226,7 +240,7 @@ class CellCoefficients:
             yield from (twice * time for time in _every(self.weight_gradient_ps))
         if self.weights.sync:
             yield self.exchange_ps
-            of = self.by_level.sync_ps.values() if self.by_level else self.sync
+            of = self.by_level.all_sync_ps() if self.by_level else self.sync
             for sync in (terms for several in of for terms in several):
                 yield from sync.fixed_ps.values()
                 yield from _every(sync.layer_ps)
@@ -234,7 +248,7 @@ class CellCoefficients:
 
     def _times_by_level(self, by_level: LevelTerms) -> Iterator[int]:
         yield from _every(by_level.plain_ps)
-        for levels in by_level.collective_ps.values():
+        for levels in (*by_level.collective_ps.values(), *by_level.round_ps.values()):
             for rows in levels:
                 yield from _every(rows)
         for hops in by_level.hop_ps:
@@ -281,11 +295,10 @@ class CoefficientSource:
         if isinstance(cell, FreeCell):
             stages, replicas = cell.stages, cell.replicas
             choices = (cell.choices,) * stages
-            sharding = _unsharded(replicas)
         else:
             stages, replicas = cell.device_map.stages, cell.device_map.replicas
-            sharding = Sharding(cell.zero, replicas, cell.rounds)
             choices = tuple((k,) for k in cell.configurations)
+        sharding = Sharding(cell.zero, replicas, cell.rounds)
         configurations = tuple(dict.fromkeys(k for stage in choices for k in stage))
         options = self._options(b, choices)
         every = tuple(dict.fromkeys(option for stage in options for option in stage))
@@ -304,8 +317,8 @@ class CoefficientSource:
         )
         levels = self.levels(cell)
         if is_free:
-            load = self._least_load(b, options, configurations, replicas)
-            sync = self._least_sync(b, options, configurations, replicas)
+            load = self._least_load(b, options, configurations, sharding)
+            sync = self._least_sync(b, options, configurations, sharding)
         else:
             load = tuple(
                 _distinct(
@@ -332,7 +345,7 @@ class CoefficientSource:
             load=load,
             sync=sync,
             by_level=(
-                self._by_level(b, every, configurations, replicas, alone) if is_free else None
+                self._by_level(b, every, configurations, sharding, alone) if is_free else None
             ),
             group_sizes=self._costs.network.group_sizes,
             devices=self._costs.problem.cluster.device_count,
@@ -357,19 +370,17 @@ class CoefficientSource:
 
     def _exchange(self, cell: ProgramCell, configurations: tuple[Configuration, ...]) -> int:
         """Return (66) of a cell, at the least level where devices are not known."""
-        if self._costs.table.tied is None:
+        if self._costs.search_table.tied is None:
             return 0
         if isinstance(cell, FreeCell):
+            sharding = Sharding(cell.zero, cell.replicas, cell.rounds)
             return min(
-                exchange_time(
-                    self._costs.table, k, _unsharded(cell.replicas),
-                    least_levels(self._capacities(), k, cell.replicas).hop,
-                )
+                exchange_time(self._costs.search_table, k, sharding, self._least(k, sharding).hop)
                 for k in configurations
-            )  # fmt: skip
+            )
         sharding = Sharding(cell.zero, cell.device_map.replicas, cell.rounds)
         level = exchange_level(self._costs.network, cell.device_map)
-        return exchange_time(self._costs.table, cell.configuration, sharding, level)
+        return exchange_time(self._costs.search_table, cell.configuration, sharding, level)
 
     def _options(
         self, microbatch: int, choices: tuple[tuple[Configuration, ...], ...]
@@ -468,14 +479,18 @@ class CoefficientSource:
         configurations: tuple[Configuration, ...],
         sharding: Sharding,
         member: Levels,
-        classes: tuple[ParameterClass, ...] = CLASSES,
         alone: bool = False,
     ) -> SyncTerms:
-        """Return the terms of Y at a pair of levels, found once."""
-        key = (microbatch, configurations, sharding, member, classes, alone)
+        """Return the terms of Y at the levels of all copies, found once."""
+        key = (microbatch, configurations, sharding, member, alone)
         if key not in self._sync_terms:
+            levels = dict(zip(CLASSES, _by_class(member), strict=True))
+
+            def cost(k: Configuration, name: ParameterClass) -> SyncCosts | None:
+                return step_sync(self._costs.search_table, k, name, sharding, levels[name])
+
             self._sync_terms[key] = self._find_sync(
-                microbatch, configurations, sharding, member, classes, alone
+                microbatch, configurations, CLASSES, cost, alone
             )
         return self._sync_terms[key]
 
@@ -483,9 +498,8 @@ class CoefficientSource:
         self,
         microbatch: int,
         configurations: tuple[Configuration, ...],
-        sharding: Sharding,
-        member: Levels,
         classes: tuple[ParameterClass, ...],
+        cost_of: Callable[[Configuration, ParameterClass], SyncCosts | None],
         alone: bool,
     ) -> SyncTerms:
         table = self._costs.search_table
@@ -493,10 +507,10 @@ class CoefficientSource:
         layers: dict[Configuration, Row] = {}
         for k in configurations:
             total = [0] * table.layer_count
-            for name, levels in zip(CLASSES, _by_class(member), strict=True):
-                cost = step_sync(table, k, name, sharding, levels)
+            for name in classes:
+                cost = cost_of(k, name)
                 parameters = table.pairs[microbatch, k].parameters[name]
-                if name in classes and cost is not None and any(self._layers(parameters)):
+                if cost is not None and any(self._layers(parameters)):
                     fixed[name, k] = cost.fixed_ps
                     total = _sum(total, self._layers(cost.row_ps, alone))
             layers[k] = tuple(total)
@@ -507,7 +521,7 @@ class CoefficientSource:
         microbatch: int,
         options: tuple[tuple[Option, ...], ...],
         configurations: tuple[Configuration, ...],
-        replicas: int,
+        sharding: Sharding,
     ) -> tuple[tuple[LoadTerms, ...], ...]:
         """Return, for each stage, the terms of F at the least levels of each configuration."""
         last = len(options) - 1
@@ -515,12 +529,14 @@ class CoefficientSource:
         for stage, own in enumerate(options):
             parts = []
             for k in configurations:
-                least = least_levels(self._capacities(), k, replicas)
+                least = self._least(k, sharding)
+                copies = least.sync if sharding.has_rounds else None
                 hop_in, hop_out = (
                     least.hop if there else NO_HOP for there in (stage > 0, stage < last)
                 )
                 mine = tuple(option for option in own if option.configuration == k)
-                parts.append(self._load(microbatch, mine, (*least.inside, hop_in, hop_out)))
+                member = (*least.inside, hop_in, hop_out)
+                parts.append(self._load(microbatch, mine, member, sharding, copies))
             found.append((_joined_load(parts),))
         return tuple(found)
 
@@ -529,19 +545,18 @@ class CoefficientSource:
         microbatch: int,
         options: tuple[tuple[Option, ...], ...],
         configurations: tuple[Configuration, ...],
-        replicas: int,
+        sharding: Sharding,
     ) -> tuple[tuple[SyncTerms, ...], ...]:
+        alone = len(options) == 1
         parts = [
-            self._sync(
-                microbatch,
-                (k,),
-                _unsharded(replicas),
-                least_levels(self._capacities(), k, replicas).sync,
-                alone=len(options) == 1,
-            )
+            self._sync(microbatch, (k,), sharding, self._least(k, sharding).sync, alone)
             for k in configurations
         ]
         return ((_joined_sync(parts),),) * len(options)
+
+    def _least(self, k: Configuration, sharding: Sharding) -> LeastLevels:
+        """Return the least levels that a stage of a configuration can have."""
+        return least_levels(self._capacities(), k, sharding.replicas, sharding.zero)
 
     def _capacities(self) -> tuple[int, ...]:
         """Return the devices that the fullest group of each level has."""
@@ -553,7 +568,7 @@ class CoefficientSource:
         microbatch: int,
         options: tuple[Option, ...],
         configurations: tuple[Configuration, ...],
-        replicas: int,
+        sharding: Sharding,
         alone: bool,
     ) -> LevelTerms:
         table, levels = self._costs.search_table, range(self._costs.network.level_count)
@@ -568,6 +583,15 @@ class CoefficientSource:
                 for o in options
             }
 
+        def sync(part: SyncPart, name: ParameterClass) -> tuple[SyncTerms, ...]:
+            def terms(level: int) -> SyncTerms:
+                def cost(k: Configuration, name: ParameterClass) -> SyncCosts | None:
+                    return part(table, k, name, sharding, level)
+
+                return self._find_sync(microbatch, configurations, (name,), cost, alone)
+
+            return tuple(map(terms, levels))
+
         return LevelTerms(
             plain_ps={o: self._plain(pairs[o.configuration], o) for o in options},
             collective_ps={
@@ -576,37 +600,47 @@ class CoefficientSource:
                 if any(k.degree(group) > 1 for k in configurations)
             },
             hop_ps=tuple({k: pairs[k].hop_ps[level] for k in configurations} for level in levels),
-            sync_ps={
+            sync_ps={name: sync(run_sync, name) for name in CLASSES},
+            between_ps={
+                name: sync(between_sync, name) for name in CLASSES if sharding.zero.runs(name) > 1
+            },
+            round_ps={
                 name: tuple(
-                    self._sync(
-                        microbatch,
-                        configurations,
-                        _unsharded(replicas),
-                        (level, level),
-                        (name,),
-                        alone,
-                    )
-                    for level in levels
+                    self._rounds(microbatch, options, sharding, name, level) for level in levels
                 )
                 for name in CLASSES
+                if sharding.round_operations(name)
             },
             exchange_ps=tuple(
-                {k: exchange_time(table, k, _unsharded(replicas), level) for k in configurations}
+                {k: exchange_time(table, k, sharding, level) for k in configurations}
                 for level in levels
             )
             if table.tied and not alone
             else (),
         )
 
+    def _rounds(
+        self,
+        microbatch: int,
+        options: tuple[Option, ...],
+        sharding: Sharding,
+        name: ParameterClass,
+        level: int,
+    ) -> Mapping[Option, Row]:
+        """Return (60) of one class for each option and layer, its copies at a level."""
+        nothing = (0,) * len(self._costs.search_table.layer_rows)
+        copies = [CopyLevels(level)] * len(CLASSES)
+        found = {}
+        for option in options:
+            pair = microbatch, option.configuration
+            row = round_times(self._costs.search_table, pair, sharding, copies, classes=(name,))
+            found[option] = nothing if row is None else self._layers(row)
+        return found
+
 
 def label_of(k: Configuration) -> str:
     """Return a configuration's name among those that differ in tp and sp alone."""
     return f"tp{k.tp}{'_sp' if k.sp else ''}"
-
-
-def _unsharded(replicas: int) -> Sharding:
-    """Return level 0, at which it does not matter how many rounds there are."""
-    return Sharding(NOT_SHARDED, replicas=replicas, rounds=1)
 
 
 def _by_class(member: Levels) -> tuple[CopyLevels, ...]:

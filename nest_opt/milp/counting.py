@@ -4,6 +4,8 @@ These rows follow from (45) and (47) when numbers are whole, not before: they
 are what keeps the relaxed program from putting everything next to everything.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyomo.environ as pyo
@@ -11,13 +13,17 @@ import pyomo.environ as pyo
 from nest_opt.milp.coefficients import CellCoefficients
 from nest_opt.milp.devices import group_devices
 from nest_opt.milp.near import (
+    SyncPlace,
+    between_places,
+    equal_replicas,
     free_cell,
     kinds_of,
     levels_of,
     ranks_of,
+    run_places,
+    run_replicas,
     shapes_of,
     sync_nears,
-    sync_places,
 )
 from nest_opt.milp.options import chosen
 from nest_opt.milp.units import Units
@@ -28,14 +34,19 @@ def add_counting(model: Any, k: CellCoefficients, _: Units) -> None:
 
     For a run of stages with more devices than a group has, some hop is above
     or some block is torn; the same for the replicas of a stage. Of a run that
-    fits, the groups hold only so many.
+    fits, the groups hold only so many. Where first and last stage exchange
+    gradients, runs go round: these two are near if the exchange is below.
     """
     model.counting = pyo.ConstraintList()
     for level in levels_of(k):
         _add_replicas(model, k, level)
         for first in range(k.stages - 1):
             for last in range(first + 1, k.stages):
-                if not _add_run(model, k, level, first, last):
+                if not _add_run(model, k, level, range(first, last + 1)):
+                    break
+        for first in range(k.stages - 1, 0, -1) if k.has_exchange else ():
+            for last in range(first):
+                if not _add_run(model, k, level, (*range(first, k.stages), *range(last + 1))):
                     break
 
 
@@ -45,23 +56,48 @@ def _torn(model: Any, k: CellCoefficients, replica: int, stage: int, level: int)
 
 
 def _add_replicas(model: Any, k: CellCoefficients, level: int) -> None:
-    """Add that the copies of a rank are in one group with a whole block only if all fit."""
-    cell, room = free_cell(k), max(group_devices(k, level - 1))
-    for place in sync_places(k) if k.weights.sync else ():
-        name, stage, shape, number = place
-        slots = len(sync_nears(k, shape, name)[number].slots)
-        copies = {own: slots * ranks_of(k).width(own) for own in shapes_of(k)[shape]}
-        far = [own for own, ranks in copies.items()
-               if own.block_size + (cell.replicas - 1) * ranks > room]  # fmt: skip
-        if far:
-            apart = model.sync_above[(*place, level)] + _torn(model, k, 0, stage, level)
-            model.counting.add(apart >= chosen(model, k, stage, *far))
+    """Add that the copies of a rank are in one group with a whole block only if all fit.
+
+    The same of the equals between runs.
+    """
+    for place in run_places(k):
+        replicas = run_replicas(k, place[0])[0]
+        _add_copies(model, k, level, place, len(replicas), model.sync_above[(*place, level)])
+    for place in between_places(k):
+        replicas = equal_replicas(k, place[0])[0]
+        _add_copies(model, k, level, place, len(replicas), model.between_above[(*place, level)])
 
 
-def _add_run(model: Any, k: CellCoefficients, level: int, first: int, last: int) -> bool:
-    """Add what a run of stages asks of a group; return whether a longer run says more."""
+def _add_copies(
+    model: Any, k: CellCoefficients, level: int, place: SyncPlace, replicas: int, above: Any
+) -> None:
+    """Add what a group must hold for copies in some replicas, and replica 0's whole block."""
+    name, stage, shape, number = place
+    room = max(group_devices(k, level - 1))
+    slots = len(sync_nears(k, shape, name)[number].slots)
+    copies = {own: slots * ranks_of(k).width(own) for own in shapes_of(k)[shape]}
+    far = [own for own, ranks in copies.items()
+           if own.block_size + (replicas - 1) * ranks > room]  # fmt: skip
+    if far:
+        apart = above + _torn(model, k, 0, stage, level)
+        model.counting.add(apart >= chosen(model, k, stage, *far))
+
+
+def _add_run(model: Any, k: CellCoefficients, level: int, stages: Sequence[int]) -> bool:
+    """Add what a run of stages asks of a group; return whether a longer run says more.
+
+    The first stage may follow the last one, by the exchange between them.
+    """
     cell, rooms = free_cell(k), group_devices(k, level - 1)
-    stages = range(first, last + 1)
+    exchange = 0 if stages[0] <= stages[-1] else model.exchange_above[level]
+    hops = {
+        replica: sum(
+            model.hop_above[replica, stage, level]
+            for stage, after in pairwise(stages)
+            if after == stage + 1
+        )
+        for replica in range(cell.replicas)
+    }
     sizes = [own.block_size for own in cell.choices]
     most, least = max(sizes) * len(stages), min(sizes) * len(stages)
     if most > max(rooms):
@@ -71,9 +107,8 @@ def _add_run(model: Any, k: CellCoefficients, level: int, first: int, last: int)
             for own in cell.choices
         )
         for replica in range(cell.replicas):
-            hops = sum(model.hop_above[replica, stage, level] for stage in range(first, last))
             for stage in stages if kinds_of(k) else stages[:1]:
-                apart = hops + _torn(model, k, replica, stage, level)
+                apart = hops[replica] + exchange + _torn(model, k, replica, stage, level)
                 if least > max(rooms):
                     model.counting.add(apart >= 1)
                 else:
@@ -82,10 +117,9 @@ def _add_run(model: Any, k: CellCoefficients, level: int, first: int, last: int)
         return False
     held = sum(room // least for room in rooms)
     if held < cell.replicas:
-        apart = sum(
-            model.hop_above[replica, stage, level]
-            for replica in range(cell.replicas)
-            for stage in range(first, last)
-        ) + sum(_torn(model, k, replica, first, level) for replica in range(cell.replicas))
+        # The exchange of one replica may be above for all of them.
+        apart = (cell.replicas - held) * exchange + sum(
+            own + _torn(model, k, replica, stages[0], level) for replica, own in hops.items()
+        )
         model.counting.add(apart >= cell.replicas - held)
     return True

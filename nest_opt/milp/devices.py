@@ -1,4 +1,4 @@
-"""Family: the devices of every rank, counted per innermost group. Equations (45) and (47)."""
+"""Family: the devices of every rank, counted per innermost group. Equations (45), (47), (76)."""
 
 from collections.abc import Iterator
 from math import lcm
@@ -8,15 +8,19 @@ import pyomo.environ as pyo
 
 from nest_opt.milp.coefficients import CellCoefficients, label_of
 from nest_opt.milp.near import (
+    SyncPlace,
+    between_places,
     blocks_of,
+    equal_replicas,
     free_cell,
     hops_of,
     kinds_of,
     levels_of,
     ranks_of,
+    run_places,
+    run_replicas,
     shapes_of,
     sync_nears,
-    sync_places,
 )
 from nest_opt.milp.options import chosen
 from nest_opt.milp.ranks import Near, Slot
@@ -94,9 +98,14 @@ def add_symmetry(model: Any, k: CellCoefficients, _: Units) -> None:
     """Add (48): replicas in the order of their first ranks' groups, groups by devices in use.
 
     Replicas may change names, and so may groups with equal rooms inside one
-    group of the next level.
+    group of the next level. With several runs, these may change names, and so
+    may the places in all of them at once: the first run is sorted, and the
+    first replicas of all runs are.
     """
     cell, ranks = free_cell(k), ranks_of(k)
+    run = cell.replicas // cell.zero.instances
+    ordered = [(r, r + 1) for r in range(run - 1)]
+    ordered += [(r, r + run) for r in range(0, cell.replicas - run, run)]
     groups = range(len(group_devices(k, 0)))
     slots = {own: ranks.slots(own)[0] for own in cell.choices}
     width = lcm(*(ranks.width(own) for own in cell.choices))
@@ -108,8 +117,9 @@ def add_symmetry(model: Any, k: CellCoefficients, _: Units) -> None:
             for group in groups
         )
 
-    def replica_rule(_: Any, replica: int) -> Any:
-        return position(replica) <= position(replica + 1)
+    def replica_rule(_: Any, number: int) -> Any:
+        before, after = ordered[number]
+        return position(before) <= position(after)
 
     def used(level: int, group: int) -> Any:
         inner = inner_groups(k, level, group)
@@ -126,7 +136,7 @@ def add_symmetry(model: Any, k: CellCoefficients, _: Units) -> None:
         and group // _fan_out(k, level) == (group + 1) // _fan_out(k, level)
     ]
     if len(groups) > 1:
-        model.replica_order = pyo.Constraint(range(cell.replicas - 1), rule=replica_rule)
+        model.replica_order = pyo.Constraint(range(len(ordered)), rule=replica_rule)
     model.group_order = pyo.Constraint(alike, rule=group_rule)
 
 
@@ -149,17 +159,35 @@ def add_near(model: Any, k: CellCoefficients, _: Units) -> None:
                         _add(model, k, places, near.together, level, above)
         for replica, stage in hops_of(k):
             _add_hop(model, k, replica, stage, level)
-        for name, stage, shape, number in sync_places(k) if k.weights.sync else ():
-            near = sync_nears(k, shape, name)[number]
-            places = [
-                (replica, stage, shape, slot)
-                for replica in range(free_cell(k).replicas)
-                for slot in near.slots
-            ]
-            above = model.sync_above[name, stage, shape, number, level]
-            _add(model, k, places, near.together, level, above)
+        _add_copies(model, k, level)
         if k.has_exchange:
             _add_ends(model, k, level)
+
+
+def _add_copies(model: Any, k: CellCoefficients, level: int) -> None:
+    """Add (76): what is near if copies of a class are below a level, in runs and between them.
+
+    Equals are one in each run: they are never together with others of their slot.
+    """
+    for place in run_places(k):
+        near = sync_nears(k, place[2], place[0])[place[3]]
+        above = model.sync_above[(*place, level)]
+        for run in run_replicas(k, place[0]):
+            members = [_at(place, replica, slot) for replica in run for slot in near.slots]
+            _add(model, k, members, near.together, level, above)
+    for place in between_places(k):
+        near = sync_nears(k, place[2], place[0])[place[3]]
+        above = model.between_above[(*place, level)]
+        for replicas in equal_replicas(k, place[0]):
+            for slot in near.slots:
+                members = [_at(place, replica, slot) for replica in replicas]
+                _add(model, k, members, False, level, above)
+
+
+def _at(place: SyncPlace, replica: int, slot: Slot) -> Place:
+    """Return a slot of a replica's stage."""
+    _, stage, shape, _ = place
+    return replica, stage, shape, slot
 
 
 def _add_ends(model: Any, k: CellCoefficients, level: int) -> None:

@@ -23,7 +23,8 @@ def add_exchange(model: Any, k: CellCoefficients, _: Units) -> None:
     """
     if not k.ends_share:
         return
-    choices = free_cell(k).choices
+    cell = free_cell(k)
+    choices = cell.choices
     tps = sorted({own.tp for own in choices})
     if len(tps) > 1:
         rows = pyo.ConstraintList()
@@ -41,6 +42,6 @@ def add_exchange(model: Any, k: CellCoefficients, _: Units) -> None:
         list(levels[:-1]), rule=lambda _, level: above[level + 1] <= above[level]
     )
     capacities = tuple(min(size, k.devices) for size in k.group_sizes)
-    least = [least_levels(capacities, own, free_cell(k).replicas).hop for own in choices]
+    least = [least_levels(capacities, own, cell.replicas, cell.zero).hop for own in choices]
     far = [level for level in levels if min(least) >= level]
     model.exchange_least = pyo.Constraint(far, rule=lambda _, level: above[level] == 1)

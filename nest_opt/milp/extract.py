@@ -77,6 +77,7 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
             ends,
             modes,
             devices,
+            zero=k.cell.zero,
             schedule=k.cell.schedule,
         )
     return k.cell.placement(ends, modes, layer_order)

@@ -51,6 +51,7 @@ def _without_devices(cell: ProgramCell) -> FreeCell | None:
         cell.replicas,
         cell.stages,
         schedule=cell.schedule,
+        zero=cell.zero,
     )
 
 
@@ -80,6 +81,7 @@ def _free_place(cell: ProgramCell) -> tuple[object, ...]:
         cell.replicas,
         cell.microbatch,
         cell.choices,
+        cell.zero,
         cell.schedule,
     )
 
@@ -94,21 +96,16 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     Raises
     ------
     ModelError
-        If the free family has too many devices, a ZeRO level above 0, an interleaved
-        schedule, or any order of layers.
+        If the free family has too many devices, an interleaved schedule, or any order of
+        layers.
     """
     if family != "free":
         return
-    levels, devices = costs.problem.zeros, costs.problem.cluster.device_count
+    devices = costs.problem.cluster.device_count
     if devices > MOST_FREE_DEVICES:
         raise ModelError(
             f"cluster.devices: found {devices:,} devices, the programs of the free family are "
             f"written for at most {MOST_FREE_DEVICES}: use the aligned family, or fewer devices"
-        )
-    if any(levels):
-        raise ModelError(
-            f"search.zero: found {', '.join(map(str, levels))}, the programs of the free family "
-            "know level 0 alone: use the aligned family, or remove the others"
         )
     if costs.graph is not None:
         raise ModelError(

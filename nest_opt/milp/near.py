@@ -3,14 +3,14 @@
 Without devices it is a relaxation: levels are what each could be by itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyomo.environ as pyo
 
 from nest_opt.cost.table import CLASSES, ParameterClass
 from nest_opt.milp.cells import FreeCell
-from nest_opt.milp.coefficients import CellCoefficients
+from nest_opt.milp.coefficients import CellCoefficients, LevelTerms
 from nest_opt.milp.options import chosen
 from nest_opt.milp.ranks import Near, Ranks, least_levels, ranks
 from nest_opt.milp.units import Units
@@ -29,7 +29,8 @@ def free_cell(k: CellCoefficients) -> FreeCell:
 
 def ranks_of(k: CellCoefficients) -> Ranks:
     """Return how the cell's ranks are told apart."""
-    return ranks(free_cell(k).choices, free_cell(k).replicas)
+    cell = free_cell(k)
+    return ranks(cell.choices, cell.replicas, cell.zero)
 
 
 def shapes_of(k: CellCoefficients) -> tuple[tuple[Configuration, ...], ...]:
@@ -64,34 +65,83 @@ def sync_nears(k: CellCoefficients, shape: int, name: ParameterClass) -> tuple[N
     return tuple(dict.fromkeys(pair[CLASSES.index(name)] for pair in pairs))
 
 
-def sync_places(k: CellCoefficients) -> list[SyncPlace]:
-    """Return the place of every sync that takes time."""
+def run_places(k: CellCoefficients) -> list[SyncPlace]:
+    """Return the place of everything over the copies of a run that takes time: (15), (60)."""
+    terms = level_terms(k)
+
+    def takes_time(name: ParameterClass, own: Configuration) -> bool:
+        is_synced = k.weights.sync and (name, own) in terms.sync_ps[name][0].fixed_ps
+        rounds = terms.round_ps.get(name, ({},))[-1]
+        return is_synced or any(
+            any(row) for option, row in rounds.items() if option.configuration == own
+        )
+
+    return _places(k, takes_time)
+
+
+def between_places(k: CellCoefficients) -> list[SyncPlace]:
+    """Return the place of every sync between runs that takes time: (63)."""
+    terms = level_terms(k)
+
+    def takes_time(name: ParameterClass, own: Configuration) -> bool:
+        return name in terms.between_ps and (name, own) in terms.between_ps[name][0].fixed_ps
+
+    return _places(k, takes_time) if k.weights.sync else []
+
+
+def _places(
+    k: CellCoefficients, takes_time: Callable[[ParameterClass, Configuration], bool]
+) -> list[SyncPlace]:
     return [
         (name, stage, shape, number)
         for name in CLASSES
         for shape, members in enumerate(shapes_of(k))
-        if any((name, own) in k.sync[0][0].fixed_ps for own in members)
+        if any(takes_time(name, own) for own in members)
         for stage in range(k.stages)
         for number in range(len(sync_nears(k, shape, name)))
     ]
+
+
+def run_replicas(k: CellCoefficients, name: ParameterClass) -> list[range]:
+    """Return the replicas of each run of a class: (62)."""
+    cell = free_cell(k)
+    length = cell.replicas // cell.zero.runs(name)
+    return [range(first, first + length) for first in range(0, cell.replicas, length)]
+
+
+def equal_replicas(k: CellCoefficients, name: ParameterClass) -> list[range]:
+    """Return, for each place in a run of a class, the replicas that have it in all runs: (62)."""
+    cell = free_cell(k)
+    length = cell.replicas // cell.zero.runs(name)
+    return [range(place, cell.replicas, length) for place in range(length)]
+
+
+def level_terms(k: CellCoefficients) -> LevelTerms:
+    """Return the terms at every level, of a cell that chooses levels."""
+    assert k.by_level is not None
+    return k.by_level
 
 
 def add_levels(model: Any, k: CellCoefficients, _: Units) -> None:
     """Add (46): hop_above[r, i, l] = 1 if a hop of replica r from stage i is at level l or above.
 
     inside_above[kind, r, i, l] says so of the worst group of a kind in a
-    block, sync_above[c, i, ..., l] of the worst copies of a class. None falls
+    block, sync_above[c, i, ..., l] of the worst copies of a class in a run, and
+    between_above[c, i, ..., l] of the worst equals of all runs. None falls
     with l backwards: above l + 1 is above l; each is at least what its ranks
     need by themselves.
     """
     levels = levels_of(k)
     inside = [(kind, *block) for kind in kinds_of(k) for block in blocks_of(k)]
-    syncs = sync_places(k) if k.weights.sync else []
-    for name, places in (
-        ("hop_above", list(hops_of(k))),
-        ("inside_above", inside),
-        ("sync_above", syncs),
-    ):
+    copies = {"sync_above": run_places(k), "between_above": between_places(k)}
+    every: dict[str, Sequence[tuple[Any, ...]]] = {
+        "hop_above": list(hops_of(k)),
+        "inside_above": inside,
+        **copies,
+    }
+    for name, places in every.items():
+        if name == "between_above" and not places:
+            continue
         above = pyo.Var([(*place, level) for place in places for level in levels],
                         domain=pyo.Binary)  # fmt: skip
         model.add_component(name, above)
@@ -103,18 +153,18 @@ def add_levels(model: Any, k: CellCoefficients, _: Units) -> None:
                 rule=lambda _, *at, above=above: above[(*at[:-1], at[-1] + 1)] <= above[at],
             ),
         )
-    _add_least(model, k, inside, syncs)
+    _add_least(model, k, inside, copies)
 
 
 def _add_least(
     model: Any,
     k: CellCoefficients,
     inside: list[tuple[Group, int, int]],
-    syncs: list[SyncPlace],
+    copies: Mapping[str, list[SyncPlace]],
 ) -> None:
     """Add that no level is lower than its ranks need, whatever devices they have."""
     cell, capacities = free_cell(k), tuple(min(size, k.devices) for size in k.group_sizes)
-    least = {own: least_levels(capacities, own, cell.replicas) for own in cell.choices}
+    least = {own: least_levels(capacities, own, cell.replicas, cell.zero) for own in cell.choices}
     rows = pyo.ConstraintList()
     model.least_level = rows
     for level in levels_of(k):
@@ -123,12 +173,14 @@ def _add_least(
             far = [own for own in cell.choices if least[own].inside[GROUPS.index(kind)] >= level]
             if far:
                 rows.add(model.inside_above[(*place, level)] >= chosen(model, k, stage, *far))
-        for sync in syncs:
-            name, stage, shape, _ = sync
-            far = [own for own in shapes_of(k)[shape]
-                   if least[own].sync[CLASSES.index(name)] >= level]  # fmt: skip
-            if far:
-                rows.add(model.sync_above[(*sync, level)] >= chosen(model, k, stage, *far))
+        for first, (above, places) in zip((0, len(CLASSES)), copies.items(), strict=True):
+            for sync in places:
+                name, stage, shape, _ = sync
+                far = [own for own in shapes_of(k)[shape]
+                       if least[own].sync[first + CLASSES.index(name)] >= level]  # fmt: skip
+                if far:
+                    variable = model.component(above)[(*sync, level)]
+                    rows.add(variable >= chosen(model, k, stage, *far))
         for replica, stage in hops_of(k):
             if all(own.hop >= level for own in least.values()):
                 rows.add(model.hop_above[replica, stage, level] == 1)

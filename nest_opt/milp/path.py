@@ -8,7 +8,7 @@ import pyomo.environ as pyo
 
 from nest_opt.milp.cells import PathCell
 from nest_opt.milp.coefficients import CellCoefficients, label_of
-from nest_opt.milp.near import kinds_of, levels_of, ranks_of, shapes_of, sync_nears, sync_places
+from nest_opt.milp.near import kinds_of, levels_of, ranks_of, run_places, shapes_of, sync_nears
 from nest_opt.milp.options import chosen
 from nest_opt.milp.ranks import Near
 from nest_opt.milp.units import Units
@@ -140,7 +140,7 @@ def _add_levels(
                 _add(model, k, model.inside_above, (kind, replica, stage), at, levels)
             levels = [_hop_level(k, replica, step) for step in taken]
             _add(model, k, model.hop_above, (replica, stage), passed, levels)
-    for place in sync_places(k) if k.weights.sync else ():
+    for place in run_places(k):
         name, stage, shape, number = place
         near = sync_nears(k, shape, name)[number]
         own_starts = [start for start in starts[stage] if start[1] in shapes_of(k)[shape]]

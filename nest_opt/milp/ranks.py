@@ -16,6 +16,7 @@ from nest_opt.cost.table import CLASSES, copies
 from nest_opt.milp.levels import Levels
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, Group
+from nest_opt.problem.zero import Zero
 
 # Places in the two kinds that are not counted, in the order tp, cp, ep.
 Slot = tuple[int, int]
@@ -87,7 +88,7 @@ class Ranks:
         )
 
     def sync(self, k: Configuration) -> tuple[tuple[Near, Near], ...]:
-        """Return what is near over all replicas when the copies of a rank are.
+        """Return what is near over the replicas of a run when the copies of a rank are.
 
         A pair (dense, expert) for each sort of ranks: dense copies are the
         ranks with the same place in tp, expert ones have the same in ep as
@@ -120,13 +121,17 @@ class Ranks:
                 yield (t, one), (u, other)
 
 
-def ranks(choices: Sequence[Configuration], replicas: int) -> Ranks:
+def ranks(choices: Sequence[Configuration], replicas: int, zero: Zero) -> Ranks:
     """Return how to tell the ranks of a cell apart: the kind of most ranks is counted.
 
     Not tp where a rank's dense copies may be on another level than its expert
     ones, and another rank's the other way round: then each tp rank has sums
-    of its own.
+    of its own. With several runs of replicas, so has each rank of tp and ep,
+    of its level inside runs and that between; cp ranks hold the same, and
+    share both.
     """
+    if zero.instances > 1:
+        return Ranks("cp")
     cp, ep = choices[0].cp, choices[0].ep
     tp = max(k.tp for k in choices)
     own_sums = tp > 1 and ep > 1 and cp * replicas > 1
@@ -137,14 +142,16 @@ def ranks(choices: Sequence[Configuration], replicas: int) -> Ranks:
 
 @dataclass(frozen=True)
 class LeastLevels:
-    """The lowest levels that a stage can have, each by itself."""
+    """The lowest levels that a stage can have, each by itself; `sync` as in `StageLevels`."""
 
     inside: Levels
     hop: int
     sync: Levels
 
 
-def least_levels(capacities: Sequence[int], k: Configuration, replicas: int) -> LeastLevels:
+def least_levels(
+    capacities: Sequence[int], k: Configuration, replicas: int, zero: Zero
+) -> LeastLevels:
     """Return the least levels, from the devices of the fullest group of each level."""
 
     def least(devices: int) -> int:
@@ -153,5 +160,8 @@ def least_levels(capacities: Sequence[int], k: Configuration, replicas: int) -> 
     return LeastLevels(
         tuple(least(k.degree(kind)) for kind in GROUPS),
         least(2),
-        tuple(least(copies(k, name, replicas)) for name in CLASSES),
+        (
+            *(least(copies(k, name, replicas) // zero.runs(name)) for name in CLASSES),
+            *(least(zero.runs(name)) for name in CLASSES),
+        ),
     )
