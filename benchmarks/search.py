@@ -8,8 +8,8 @@ catalogue on 64 to 131,072 devices of `dgx-h100`, a batch of 16,384 sequences;
 open are microbatch, tp, ep, sp, dp, pp, recomputation, ZeRO 0 to 3, all four
 schedules (2, 4 or 8 chunks), both orders and all pitches; `--wide` adds cp 1, 2
 and 4, a ZeRO level of the experts' own and 1, 2, 4 or 8 runs of replicas, `--narrow` leaves
-ZeRO 0 and 1F1B alone, `--per-stage` lets stages differ. `none` asks for plans
-where there are none. A few rows of each unless `--all` is given.
+ZeRO 0 and 1F1B alone, `--per-stage` lets stages differ, without the interleaved schedule.
+`none` asks for plans where there are none. A few rows of each unless `--all` is given.
 
 Each row is a process of its own: CPU seconds and peak memory are the operating
 system's account of it, Python's start and imports included. The search's seconds
@@ -174,6 +174,9 @@ def _problem(row: Row) -> Any:
             data["search"]["zero_expert"] = FULL["zero"]
     if row.per_stage:
         data["search"].update(per_stage=row.per_stage)
+        # Stages that differ have one chunk each.
+        asked = data["search"].get("schedule", ["1f1b"])
+        data["search"]["schedule"] = [name for name in asked if name != "interleaved"]
     if row.memory_bytes is not None:
         for kind in data["cluster"]["device_kinds"].values():
             kind["memory_bytes"] = row.memory_bytes

@@ -7,7 +7,7 @@ less lets a wrong search pass.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice, product
 from math import ceil, prod
@@ -120,12 +120,41 @@ def random_sharded_data(seed: int) -> dict[str, Any]:
     """Return a problem of a seed with levels for each parameter class, and runs of replicas."""
     data = random_data(seed)
     data["name"] = f"sharded-{seed}"
-    rng = random.Random(f"sharded {seed}")
+    instances = ((1,), (1, 2), (2,), (3, 2), (1, 2, 3, 4), (4, 2), (3,))
+    _shard_further(random.Random(f"sharded {seed}"), data, instances)
+    return data
+
+
+def random_staged_sharded_data(seed: int) -> dict[str, Any]:
+    """Return a problem of a seed whose stages may differ, with ZeRO levels and schedules."""
+    data = random_staged_data(seed)
+    data["name"] = f"staged-sharded-{seed}"
+    rng = random.Random(f"staged sharded {seed}")
+    search = data["search"]
+    search["schedule"] = rng.choice(
+        (["1f1b"], ["gpipe"], ["zb-h1"], ["zb-h1"], ["1f1b", "zb-h1"], ["1f1b", "gpipe", "zb-h1"])
+    )
+    # ZB-H1 wants S rounds at least.
+    if "1f1b" not in search["schedule"] or rng.random() < 0.5:
+        data["job"]["global_batch"] *= rng.choice((2, 4, 5))
+    replicas = max(search.get("dp", [2]))
+    _shard_further(rng, data, ((1,), (1,), (1, 2), (1, 3), (replicas,)))
+    # Levels and schedules make a random plan's need tell little of another's.
+    if rng.random() < 0.5:
+        kind = data["cluster"]["device_kinds"]["device"]
+        kind["memory_bytes"] = int(kind["memory_bytes"] * rng.choice((1.1, 1.3, 1.6, 2)))
+    return data
+
+
+def _shard_further(
+    rng: random.Random, data: dict[str, Any], instances: Sequence[tuple[int, ...]]
+) -> None:
+    """Ask for levels of each parameter class and runs of replicas, with a memory near its need."""
     search = data["search"]
     search["zero"] = rng.sample(range(rng.choice((0, 1, 1)), 4), rng.randint(1, 3))
     if rng.random() < 0.7:
         search["zero_expert"] = rng.sample(range(4), rng.randint(1, 3))
-    search["zero_instances"] = rng.choice(((1,), (1, 2), (2,), (3, 2), (1, 2, 3, 4), (4, 2), (3,)))
+    search["zero_instances"] = rng.choice(instances)
     if rng.random() < 0.6:
         _give_experts(rng, data)
     profiles = next(iter(data["model"]["layer_types"].values()))["profiles"]
@@ -138,7 +167,6 @@ def random_sharded_data(seed: int) -> dict[str, Any]:
     ]
     devices = sum(group["count"] for group in data["cluster"]["devices"])
     _tighten(rng, data, pairs, devices)
-    return data
 
 
 def _give_experts(rng: random.Random, data: dict[str, Any]) -> None:

@@ -102,7 +102,8 @@ def random_staged_placement(rng: random.Random, problem: Problem) -> Placement |
                 for k in vector
             )
         ]
-        if modes:
+        levels = [zero for zero in problem.zeros if replicas % zero.instances == 0]
+        if modes and levels:
             largest = (devices - unit) // (outer - 1) if outer > 1 else devices
             return Placement(
                 microbatch,
@@ -113,6 +114,10 @@ def random_staged_placement(rng: random.Random, problem: Problem) -> Placement |
                 (*sorted(rng.sample(range(1, layers), stages - 1)), layers),
                 tuple(rng.choice(modes) for _ in range(stages)),
                 listed if order == "listed" else None,
+                rng.choice(levels) if any(problem.zeros) else Zero(),
+                rng.choice(problem.search.schedules)
+                if problem.search.schedules != (ONE_F_ONE_B,)
+                else ONE_F_ONE_B,
             )
     return None
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from free_instances import free_data
 from milp_instances import whole_number_data
-from pydantic import BaseModel
 
 from nest_opt import Problem
 from nest_opt.problem.schedule import SCHEDULES
@@ -35,18 +34,31 @@ def scheduled_data(seed: int) -> dict[str, Any]:
 
 
 def scheduled_free_problem(seed: int) -> Problem:
-    """Return a problem of the free family, with schedules of one chunk.
+    """Return a problem of the free family, with schedules of one chunk."""
+    return build(Problem, _scheduled_free_data(seed), f"seed {seed}")
 
-    Problem files may not ask for them where stages choose; the programs know both.
-    """
-    rng = random.Random(f"free schedules {seed}")
+
+def _scheduled_free_data(seed: int) -> dict[str, Any]:
     data = free_data(seed)
+    rng = random.Random(f"free schedules {seed}")
     _ask(rng, data, [name for name in SCHEDULES if name != "interleaved"])
-    schedules = tuple(data["search"].pop("schedule"))
-    problem = build(Problem, data, f"seed {seed}")
-    search = problem.search.model_copy(update={"schedule": schedules})
-    # Not the problem's own copy, which is validated.
-    return BaseModel.model_copy(problem, update={"search": search})
+    return data
+
+
+def choosing_problem(seed: int) -> Problem:
+    """Return a problem whose stages choose tp or sp, with schedules and ZeRO levels 0 and 1."""
+    data = _scheduled_free_data(seed)
+    rng = random.Random(f"choosing {seed}")
+    search = data["search"]
+    search["per_stage"] = search["per_stage"] or ["tp"]
+    search["zero"] = rng.choice(([1], [1], [0, 1]))
+    if rng.random() < 0.5:
+        search["zero_expert"] = rng.choice(([0], [1], [0, 1]))
+    if rng.random() < 0.6:
+        # Of one replica's parameters there are copies only where cp has several ranks.
+        search["dp"] = [2]
+        data["job"]["global_batch"] *= rng.choice((1, 2))
+    return build(Problem, data, f"seed {seed}")
 
 
 def _ask(rng: random.Random, data: dict[str, Any], names: list[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 import pytest
+from agreement import solved
 from free_agreement import FreeComparison
 from free_agreement import compare_fixed as compare_free_fixed
 from free_brute_force import free_brute_force
@@ -18,7 +19,7 @@ from golden_models import (
     golden_data,
 )
 from milp_agreement import compare_fixed, exact_coefficients, placement_count, placements
-from schedule_instances import scheduled_data, scheduled_free_problem
+from schedule_instances import choosing_problem, scheduled_data, scheduled_free_problem
 
 from nest_opt import InstanceError, Problem
 from nest_opt.api import exact_pipeline
@@ -365,6 +366,21 @@ def test_aligned_cells_whose_stages_choose_run_schedules() -> None:
         assert found.value_ps == found.bound_ps == best.value_ps, f"seed {seed}"
         compared += 1
     assert compared == 12
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_stages_that_choose_run_schedules_and_share_out_optimizer_states(first: int) -> None:
+    """With ZeRO levels 0 and 1 too, value and bound are those of search and brute force."""
+    for seed in range(first, first + 10):
+        problem = choosing_problem(seed)
+        best = brute_force(problem)
+        assert solved(problem)[0] == best.value_ps, f"seed {seed}"
+        try:
+            found = exact(problem)
+        except InstanceError:
+            assert best.value_ps is None, f"seed {seed}"
+            continue
+        assert found.value_ps == found.bound_ps == best.value_ps, f"seed {seed}"
 
 
 def test_fixed_free_placements_are_judged_and_valued_alike() -> None:

@@ -178,10 +178,10 @@ def test_what_does_not_fit_is_told(seed: int) -> None:
     assert solve_pipeline(build(Problem, data, "problem")).status == "infeasible"
 
 
-def test_stages_that_differ_know_1f1b_alone() -> None:
-    """Other schedules beside `search.per_stage` are refused."""
-    with pytest.raises(InstanceError, match=r"found gpipe with search\.per_stage"):
-        sample(search={"per_stage": ["tp"], "schedule": ["1f1b", "gpipe"]})
+def test_stages_that_differ_have_one_chunk_each() -> None:
+    """Interleaved schedules beside `search.per_stage` are refused."""
+    with pytest.raises(InstanceError, match=r"found interleaved with search\.per_stage"):
+        sample(search={"per_stage": ["tp"], "schedule": ["gpipe", "interleaved"]})
 
 
 def test_colocated_layers_may_be_in_two_chunks() -> None:

@@ -18,7 +18,7 @@ from nest_opt import InstanceError, Problem, solve
 from nest_opt.cli.fix import fix, parse_fixes
 from nest_opt.cost.build import build_cost_table
 from nest_opt.cost.table_file import table_from_json, table_to_json
-from nest_opt.errors import PlanError
+from nest_opt.errors import ModelError, PlanError
 from nest_opt.milp.exact import exact
 from nest_opt.plan import Placement
 from nest_opt.plan.check import check
@@ -395,20 +395,26 @@ def test_tables_with_levels_are_read_back() -> None:
         table_from_json({**written, "shards": written["shards"][1:]})
 
 
-@pytest.mark.parametrize(
-    ("place", "found"),
-    [
-        ({"search": {"per_stage": ["tp"]}}, "search.per_stage"),
-        ({"job": {"cost_model": "artifact"}}, "artifact"),
-    ],
-)
-def test_what_knows_level_0_alone_is_refused(place: dict[str, Any], found: str) -> None:
-    """Levels above 0 are refused where stages differ, and with the artifact's cost model."""
+def test_the_artifacts_costs_know_level_0_alone() -> None:
+    """Levels above 0 are refused with the artifact's cost model."""
     data = data_of()
-    for part, fields in place.items():
-        data[part] |= fields
-    with pytest.raises(InstanceError, match=rf"search.zero: found 0, 1, 2, 3 with .*{found}"):
+    data["job"] |= {"cost_model": "artifact"}
+    with pytest.raises(InstanceError, match=r"search.zero: found 0, 1, 2, 3 with .*artifact"):
         build(Problem, data, "refused")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [({"zero": [0, 1, 2]}, "2"), ({"zero_instances": [1, 2]}, "1 x2, 2, 2 x2")]
+)
+def test_programs_of_stages_that_choose_know_levels_0_and_1(
+    asked: dict[str, Any], found: str
+) -> None:
+    """Levels with collectives in rounds, and runs of replicas, are refused by the program alone."""
+    data = data_of()
+    data["search"] |= {"per_stage": ["tp"], "zero": [0, 1, 2], **asked}
+    problem = build(Problem, data, "choosing")
+    with pytest.raises(ModelError, match=f"search.zero: found {found} with search.per_stage"):
+        exact(problem)
 
 
 def test_the_command_line_narrows_levels() -> None:

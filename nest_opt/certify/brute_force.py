@@ -171,21 +171,34 @@ def enumerate_staged_cells(problem: Problem) -> Iterator[tuple[StagedCell, Align
             continue
         for others in product(alike, repeat=stages - 1):
             vector = (first, *others)
-            sizes = [k.block_size for k in vector]
             if len(set(vector)) == 1 or not _may_follow(problem, vector):
                 continue
-            for replicas in range(1, devices // sum(sizes) + 1):
-                rounds = _rounds(problem, microbatch * first.ep * replicas)
-                if rounds is None or (asked.dp and replicas not in asked.dp):
-                    continue
-                seen = set()
-                for order, pitch in _staged_pitches(problem, sizes, alike, replicas):
-                    blocks = uneven_map(sizes, replicas, order, pitch)
-                    if blocks not in seen:
-                        seen.add(blocks)
-                        for schedule in _schedules(problem, rounds, stages, layers):
-                            cell = StagedCell(microbatch, vector, rounds, blocks, Zero(), schedule)
-                            yield cell, order, pitch
+            for replicas in range(1, devices // sum(k.block_size for k in vector) + 1):
+                if not asked.dp or replicas in asked.dp:
+                    yield from _staged_cells(problem, microbatch, vector, alike, replicas)
+
+
+def _staged_cells(
+    problem: Problem,
+    microbatch: int,
+    vector: tuple[Configuration, ...],
+    alike: list[Configuration],
+    replicas: int,
+) -> Iterator[tuple[StagedCell, AlignedOrder, int]]:
+    """Yield every cell of stages of these configurations."""
+    rounds = _rounds(problem, microbatch * vector[0].ep * replicas)
+    if rounds is None:
+        return
+    sizes, seen = [k.block_size for k in vector], set()
+    schedules = list(_schedules(problem, rounds, len(vector), len(problem.model.ids)))
+    for order, pitch in _staged_pitches(problem, sizes, alike, replicas):
+        blocks = uneven_map(sizes, replicas, order, pitch)
+        if blocks in seen:
+            continue
+        seen.add(blocks)
+        for zero, schedule in product(_shardings(problem), schedules):
+            if replicas % zero.instances == 0:
+                yield StagedCell(microbatch, vector, rounds, blocks, zero, schedule), order, pitch
 
 
 def _may_follow(problem: Problem, vector: Sequence[Configuration]) -> bool:

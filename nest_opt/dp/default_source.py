@@ -151,12 +151,12 @@ class DefaultSource:
         with_dominated: bool,
     ) -> Bundle:
         """Return the groups of a pair, d and schedule, all ZeRO levels in one."""
-        rounds, levels = self._rounds(pair, replicas), len(self._zeros(replicas))
+        rounds, levels = self._rounds(pair, replicas), len(self.zeros(replicas))
         choices = [
             stages
             for stages in self._stage_counts(pair[1].block_size, replicas)
             if self._runs(schedule, stages, rounds)
-            and (with_dominated or not self._is_dominated(schedule, stages))
+            and (with_dominated or not self.is_dominated(schedule, stages))
         ]
 
         def group(place: int) -> Group:
@@ -169,14 +169,14 @@ class DefaultSource:
         def fitting() -> npt.NDArray[np.bool_]:
             usable = self._table.usable_bytes
             case = MemoryCase(*pair, replicas, rounds, 0, usable, schedule=schedule)
-            fits = self.bounds.have_room(case, self._zeros(replicas), usable)
+            fits = self.bounds.have_room(case, self.zeros(replicas), usable)
             of_choices: npt.NDArray[np.bool_] = fits[np.array(choices, np.intp) - 1]
             return of_choices
 
         bounds = self.bounds.closed_forms(pair, rounds, schedule, choices)
         return Bundle(bounds, group, levels, fitting)
 
-    def _zeros(self, replicas: int) -> list[Zero]:
+    def zeros(self, replicas: int) -> list[Zero]:
         """Return the ZeRO levels that so many replicas can have."""
         return [zero for zero in self._zero if fits_replicas(zero, replicas)]
 
@@ -190,7 +190,7 @@ class DefaultSource:
         assert rounds is not None
         return rounds
 
-    def _is_dominated(self, schedule: Schedule, stages: int) -> bool:
+    def is_dominated(self, schedule: Schedule, stages: int) -> bool:
         """Whether 1F1B takes no more time and memory with every placement: it wins the tie.
 
         GPipe holds more stashes. ZB-H1 does so too, and is faster only in the fill.
@@ -224,7 +224,7 @@ class DefaultSource:
 
     def _by_level(self, group: Group) -> list[Group]:
         """Return a group's own of each ZeRO level, unless there is too little room under all."""
-        zeros = self._zeros(group.replicas)
+        zeros = self.zeros(group.replicas)
         bound = self.bounds.with_room_ps(group, zeros) if len(zeros) > 1 else group.bound_ps
         if bound is None:
             return []
@@ -456,7 +456,7 @@ class DefaultSource:
             for replicas in filter(self._restriction.allows_replicas, self._replicas[pair])
         )
         return sum(
-            count * len(self._zeros(shape[1])) * self._map_count(*shape)
+            count * len(self.zeros(shape[1])) * self._map_count(*shape)
             for shape, count in shapes.items()
         )
 

@@ -201,25 +201,19 @@ class LevelVectors:
         Of several runs of replicas, the levels inside the worst run, and after
         those the (dense, expert) levels between the worst equals of all runs.
         """
-        if zero.instances > 1:
-            step = device_map.pitch if device_map.order == "pp-inner" else device_map.block_size
-            return [
-                self._run_set(
-                    device_map.block_start(0, stage) % self._modulus,
-                    step,
-                    device_map.replicas,
-                    zero,
-                )
-                for stage in range(device_map.stages)
-            ]
-        last = device_map.replicas - 1
+        step = device_map.pitch if device_map.order == "pp-inner" else device_map.block_size
         return [
-            self.sync_set(device_map.block_start(0, stage), device_map.block_start(last, stage))
+            self.copy_set(device_map.block_start(0, stage), step, device_map.replicas, zero)
             for stage in range(device_map.stages)
         ]
 
-    def sync_set(self, first: int, final: int) -> LevelSet:
-        """Return the same of one stage, from where its first and its last replica start."""
+    def copy_set(self, first: int, step: int, replicas: int, zero: Zero = NOT_SHARDED) -> LevelSet:
+        """Return the same of one stage: where its first replica starts, how far the next is."""
+        if zero.instances > 1:
+            return self._run_set(first % self._modulus, step, replicas, zero)
+        return self._sync_set(first, first + (replicas - 1) * step)
+
+    def _sync_set(self, first: int, final: int) -> LevelSet:
         tp, cp, ep, _ = self._configuration
         return maximal(
             (

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
+from nest_opt.dp.thresholds import load_weight
 from nest_opt.problem import Configuration
 
 # Up to so many entries all intervals at once are faster than length by length.
@@ -35,8 +36,11 @@ class Step:
     ----------
     configuration
         k of the stage.
-    time, sync
-        F and Y of every interval; no sync is None.
+    load, fill
+        What the objective takes the largest of, and what it sums, of every interval:
+        F both, but for schedules that hide a part of the fill.
+    sync
+        Y of every interval; no sync is None.
     backward
         Plain backward time of all layers before each layer under k.
     moves
@@ -44,7 +48,8 @@ class Step:
     """
 
     configuration: Configuration
-    time: Array
+    load: Array
+    fill: Array
     sync: Array | None
     backward: Array
     moves: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -153,23 +158,18 @@ class StagedChain:
         Each of sum F, max F and max Z is at least its least, so that the
         limit leaves a most for each of the others.
         """
+        weight = load_weight(weights)
         slowest = self.least_max_time(UNLIMITED)
-        total = self._pass(lambda step: step.time, np.add)
+        total = self._pass(lambda step: step.fill, np.add)
         sync = self.least_max_sync(UNLIMITED) if weights.sync else 0
         if slowest >= INFINITE:
             return False
-        rest = limit - weights.sum_weight * total - weights.max_weight * slowest - sync
+        rest = limit - weights.sum_weight * total - weight * slowest - sync
         if rest < 0:
             return False
-        if weights.max_weight:
-            most = min(slowest + rest // weights.max_weight, UNLIMITED)
-            self.steps = [
-                [
-                    replace(step, time=np.where(step.time <= most, step.time, INFINITE))
-                    for step in steps
-                ]
-                for steps in self.steps
-            ]
+        if weight:
+            most = min(slowest + rest // weight, UNLIMITED)
+            self.steps = [[_within(step, most) for step in steps] for steps in self.steps]
         if self._hidden:
             self._budget = min(total + rest, UNLIMITED)
             self._ahead = self._least_ahead()
@@ -185,7 +185,7 @@ class StagedChain:
             for step in steps:
                 rows = np.stack([values[list(targets)].min(axis=0) for _, targets in step.moves])
                 # From the first layer on: the same as from the last, mirrored.
-                added = extend(step.time[::-1, ::-1].T, rows[:, ::-1], np.add)[:, ::-1]
+                added = extend(step.fill[::-1, ::-1].T, rows[:, ::-1], np.add)[:, ::-1]
                 for row, (sources, _) in zip(added, step.moves, strict=True):
                     for source in sources:
                         np.minimum(new[source], row, out=new[source])
@@ -227,7 +227,7 @@ class StagedChain:
         self, step: Step, most_time: int, most_sync: int, before: Array
     ) -> npt.NDArray[np.bool_]:
         """Return which intervals keep limits on F and on Y less a backward time before."""
-        allowed = step.time <= min(most_time, UNLIMITED)
+        allowed = step.load <= min(most_time, UNLIMITED)
         if step.sync is not None and most_sync < UNLIMITED:
             allowed &= step.sync <= (before + most_sync)[:, None]
         return allowed
@@ -237,7 +237,7 @@ class StagedChain:
 
         def cost(step: Step) -> Array:
             allowed = self._reached(step, UNLIMITED, most_sync, self._most_before)
-            return np.where(allowed, step.time, INFINITE)
+            return np.where(allowed, step.load, INFINITE)
 
         return self._pass(cost, np.maximum)
 
@@ -246,7 +246,7 @@ class StagedChain:
 
         def cost(step: Step) -> Array:
             sync = 0 if step.sync is None else step.sync
-            return np.where(step.time <= min(most_time, UNLIMITED), sync, INFINITE)
+            return np.where(step.load <= min(most_time, UNLIMITED), sync, INFINITE)
 
         return max(0, self._pass(cost, np.maximum, needs=self._hidden))
 
@@ -264,7 +264,7 @@ class StagedChain:
             last, new = positions[-1], _Position(none, most)
             for step in steps:
                 sure = self._reached(step, most_time, most_sync, self._least_before)
-                cost = np.where(sure, step.time, INFINITE)
+                cost = np.where(sure, step.fill, INFINITE)
                 new.costs.append(cost)
                 _offer(step, extend(cost, _before(step, last.sums), np.add), new.sums)
                 if self._hidden and most_sync < UNLIMITED:
@@ -289,11 +289,11 @@ class StagedChain:
             before = last.sums[list(sources)]
             total = before.min(axis=0)
             if step.sync is not None:
-                useful = unsure & (step.time + total <= most)
+                useful = unsure & (step.fill + total <= most)
                 for low, high in np.argwhere(useful).tolist():
                     self._add(
                         _Label(
-                            int(total[high] + step.time[low, high]), int(step.sync[low, high]),
+                            int(total[high] + step.fill[low, high]), int(step.sync[low, high]),
                             step, low, high, sources[int(before[:, high].argmin())], None,
                         ), targets, most_sync, new,
                     )  # fmt: skip
@@ -302,13 +302,13 @@ class StagedChain:
                     hidden = step.backward[high] - step.backward
                     for label in labels:
                         useful = possible[:, high] & (
-                            label.total + step.time[:, high] <= most[:, 0]
+                            label.total + step.fill[:, high] <= most[:, 0]
                         )
                         for low in np.flatnonzero(useful).tolist():
                             own = 0 if step.sync is None else int(step.sync[low, high])
                             self._add(
                                 _Label(
-                                    label.total + int(step.time[low, high]),
+                                    label.total + int(step.fill[low, high]),
                                     max(own, label.need - int(hidden[low])),
                                     step, low, high, state, label,
                                 ), targets, most_sync, new,
@@ -360,14 +360,24 @@ class StagedChain:
         raise AssertionError("a sum without a step")
 
     def measure(self, stages: StagePath) -> tuple[int, int]:
-        """Return (max F, max Z) of stages."""
+        """Return (max load, max Z) of stages."""
         before = most_sync = 0
         for step, low, high in stages:
             if step.sync is not None:
                 most_sync = max(most_sync, int(step.sync[low, high]) - before)
             if self._hidden:
                 before += int(step.backward[high] - step.backward[low])
-        return max(int(step.time[low, high]) for step, low, high in stages), most_sync
+        return max(int(step.load[low, high]) for step, low, high in stages), most_sync
+
+
+def _within(step: Step, most_load: int) -> Step:
+    """Return a step without intervals of a greater load."""
+    kept = step.load <= most_load
+    return replace(
+        step,
+        load=np.where(kept, step.load, INFINITE),
+        fill=np.where(kept, step.fill, INFINITE),
+    )
 
 
 def _before(step: Step, values: Array) -> Array:

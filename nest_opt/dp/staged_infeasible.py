@@ -153,7 +153,9 @@ def _diagnosis(costs: Costs, best: _Closest) -> Diagnosis:
     configurations = tuple(step.configuration for step, _, _ in path)
     sizes = [k.block_size for k in configurations]
     blocks = uneven_map(sizes, group.replicas, best.cell.order, best.cell.pitch)
-    cell = StagedCell(of.microbatch, configurations, group.rounds, blocks)
+    cell = StagedCell(
+        of.microbatch, configurations, group.rounds, blocks, group.zero, group.schedule
+    )
     found: list[StageEvaluation] = []
     for stage, (step, low, high) in enumerate(path):
         modes = costs.table.pairs[of.microbatch, step.configuration].stash_bytes
@@ -175,6 +177,8 @@ def _diagnosis(costs: Costs, best: _Closest) -> Diagnosis:
         group.rounds,
         len(path),
         costs.table.usable_bytes,
+        group.zero,
+        group.schedule,
     )
     return Diagnosis(
         case,

@@ -1,10 +1,12 @@
 """The fewest devices, and the least bytes, of pipelines whose stages may differ, by S.
 
 Stages are placed from the last one on. Pipelines whose last stages must hold
-the same layers share them: where nothing is pinned, one pass serves all S.
+the same layers and hold as many stashes share them: where nothing is pinned, one pass
+serves all S under 1F1B and GPipe.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -17,8 +19,10 @@ from nest_opt.problem import Configuration
 
 # Values of the last stages from each layer on, by the configuration of the front one.
 _Suffixes: TypeAlias = dict[Configuration, Array]
-# Places a stage before others: its number from the end, and the layers that it must hold.
-_Place: TypeAlias = Callable[[_Suffixes, int, Held], _Suffixes]
+# What a stage's bytes depend on: its stashes in flight, and the layers that it must hold.
+_Needs: TypeAlias = tuple[int, Held]
+# Places a stage before others: its number from the end, and its needs.
+_Place: TypeAlias = Callable[[_Suffixes, int, _Needs], _Suffixes]
 
 
 def fewest_devices(
@@ -62,16 +66,17 @@ def _fewest_devices(
         devices = fits.min(axis=-1) + k.block_size
         return np.where(devices <= most_devices, devices, INFINITE)
 
-    def place(suffixes: _Suffixes, count: int, held: Held) -> _Suffixes:
-        costs = _costs(source, group, count, held, ends_tp if count == 1 else None)
+    def place(suffixes: _Suffixes, count: int, needs: _Needs) -> _Suffixes:
+        costs = _costs(source, group, needs, ends_tp if count == 1 else None)
         return {k: least(suffixes, k, cost) for k, cost in costs}
 
-    allowed = filter(
-        source.allows_stages, range(2, min(source.layers, most_devices // of.least) + 1)
-    )
+    most = min(source.layers, most_devices // of.least)
+    allowed = [
+        stages for stages in range(2, most + 1) if source.allows(replace(group, stages=stages))
+    ]
     start = dict.fromkeys(of.configurations, suffix_start(source.layers))
-    for stages, first, suffixes in _pipelines(source, list(allowed), start, place):
-        costs = _costs(source, group, stages, first, ends_tp)
+    for stages, first, suffixes in _pipelines(source, group, allowed, start, place):
+        costs = _costs(source, group, first, ends_tp)
         devices = min(int(least(suffixes, k, cost[:1])[0]) for k, cost in costs)
         if devices < INFINITE:
             yield stages, devices
@@ -118,9 +123,9 @@ def _least_bytes(
     of = group.stage_class
     rows = most_devices + 1
 
-    def place(suffixes: _Suffixes, count: int, held: Held) -> _Suffixes:
+    def place(suffixes: _Suffixes, count: int, needs: _Needs) -> _Suffixes:
         longer = {}
-        for k, cost in _costs(source, group, count, held, ends_tp if count == 1 else None):
+        for k, cost in _costs(source, group, needs, ends_tp if count == 1 else None):
             longer[k] = np.full((rows, source.layers + 1), INFINITE)
             behind, used = _used(_behind(suffixes, k), k.block_size)
             if len(used):
@@ -131,9 +136,9 @@ def _least_bytes(
     nothing = np.full((rows, source.layers + 1), INFINITE)
     nothing[0] = suffix_start(source.layers)
     start = dict.fromkeys(of.configurations, nothing)
-    for stages, first, suffixes in _pipelines(source, allowed, start, place):
+    for stages, first, suffixes in _pipelines(source, group, allowed, start, place):
         whole = np.full(rows, INFINITE)
-        for k, cost in _costs(source, group, stages, first, ends_tp):
+        for k, cost in _costs(source, group, first, ends_tp):
             behind, used = _used(_behind(suffixes, k), k.block_size)
             need = np.maximum(cost[0], behind).min(axis=1, initial=INFINITE)
             need = np.where(need <= cap_bytes, need, INFINITE)
@@ -142,15 +147,15 @@ def _least_bytes(
 
 
 def _costs(
-    source: StagedSource, group: StagedGroup, count: int, held: Held, tp: int | None
+    source: StagedSource, group: StagedGroup, needs: _Needs, tp: int | None
 ) -> Iterator[tuple[Configuration, Array]]:
-    """Yield the least bytes of every interval as the stage `count` from the end, under each k.
+    """Yield the least bytes of every interval as a stage of such needs, under each k.
 
     They are infinite under a k of another tp than the one that the stage must have.
     """
-    of = group.stage_class
-    for k in of.configurations:
-        used = source.memory(of.microbatch, k, min(count, group.rounds))
+    flight, held = needs
+    for k in group.stage_class.configurations:
+        used = source.memory(group, k, flight)
         yield k, with_held(used, held) if tp in (None, k.tp) else np.full_like(used, INFINITE)
 
 
@@ -169,17 +174,24 @@ def _used(suffix: Array, size: int) -> tuple[Array, Array]:
 
 
 def _pipelines(
-    source: StagedSource, allowed: Sequence[int], start: _Suffixes, place: _Place
-) -> Iterator[tuple[int, Held, _Suffixes]]:
-    """Yield each S with the layers that its first stage must hold, and all stages after that.
+    source: StagedSource,
+    group: StagedGroup,
+    allowed: Sequence[int],
+    start: _Suffixes,
+    place: _Place,
+) -> Iterator[tuple[int, _Needs, _Suffixes]]:
+    """Yield each S with the needs of its first stage, and all stages after that.
 
     Of the stages that the next S shares the front is kept, and no more: they
     are many, and large.
     """
-    held = [source.held_by(stages)[::-1] for stages in allowed]
-    kept: list[Held] = []
+    needs = [
+        list(zip(replace(group, stages=stages).flights, source.held_by(stages), strict=True))[::-1]
+        for stages in allowed
+    ]
+    kept: list[_Needs] = []
     known = start
-    for stages, here, after in zip(allowed, held, [*held[1:], []], strict=False):
+    for stages, here, after in zip(allowed, needs, [*needs[1:], []], strict=False):
         if here[: len(kept)] != kept:
             kept, known = [], start
         *inside, first = here
@@ -195,7 +207,7 @@ def _pipelines(
             yield stages, first, suffixes
 
 
-def _alike(first: Sequence[Held], second: Sequence[Held]) -> int:
+def _alike(first: Sequence[_Needs], second: Sequence[_Needs]) -> int:
     """Return how long the common beginning is."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.search import NO_LIMIT, Ranked, SearchResult, Status, search
@@ -13,6 +14,18 @@ from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.progress import Progress
+
+# Bounds after that in closed form: under each ZeRO level, and the interval DP by devices.
+_REFINEMENTS = 2
+
+
+class _Open(NamedTuple):
+    """A group that may hold a better plan, with so many bounds taken."""
+
+    bound_ps: int
+    serial: int
+    step: int
+    group: StagedGroup
 
 
 @dataclass
@@ -50,7 +63,7 @@ def search_staged(
     Parameters
     ----------
     source
-        The cells whose stages may differ; a cell here is a class, d and S.
+        The cells whose stages may differ; a cell here is a class, d, S, ZeRO level and schedule.
     uniform
         What the search among other cells found: its value must be beaten.
     progress
@@ -61,34 +74,45 @@ def search_staged(
     if uniform.status == "interrupted":
         return replace(uniform, bound_ps=0, rest_bound_ps=0)
     best = _Best(NO_LIMIT if uniform.value_ps is None else uniform.value_ps)
-    # (bound, number, refined, group)
-    heap: list[tuple[int, int, bool, StagedGroup]] = []
-    total = 0
+    queue: list[_Open] = []
+    total = done = 0
     try:
-        groups = list(source.groups())
-        heap = [(group.bound_ps, n, False, group) for n, group in enumerate(groups)]
-        total = len(heap)
-        heapify(heap)
+        queue = [
+            _Open(group.bound_ps, number, 0, group) for number, group in enumerate(source.groups())
+        ]
+        total = sum(entry.group.levels for entry in queue)
+        serial = len(queue)
+        heapify(queue)
         if uniform.value_ps is None and not may_fit(source):
             # Where no plan gives a limit, bounds on times are of no use.
-            heap = []
-        while heap and heap[0][0] < best.value_ps:
+            queue = []
+        while queue and queue[0].bound_ps < best.value_ps:
             if progress:
-                progress(total - len(heap), total, _known(best.value_ps))
-            bound, number, refined, group = heap[0]
-            if refined:
+                progress(done, total, _known(best.value_ps))
+            bound, _, step, group = queue[0]
+            if step == _REFINEMENTS:
                 _search_group(source, group, best)
-                heappop(heap)
-                continue
-            bounds = source.unit_bounds(group, best.value_ps - 1)
-            if bounds:
-                heapreplace(heap, (max(bound, min(bounds.values())), number, True, group))
+                better = []
             else:
-                heappop(heap)
+                better = _refined(source, group, step, best.value_ps - 1)
+            # What is open stays so until it is replaced: an interrupt may come at any time.
+            for part in better:
+                heappush(queue, _Open(max(bound, part.bound_ps), serial, step + 1, part))
+                serial += 1
+            done += 0 if better else group.levels
+            heappop(queue)
     except KeyboardInterrupt:
-        bound = min(best.value_ps, heap[0][0]) if heap else 0
+        bound = min(best.value_ps, queue[0].bound_ps) if queue else 0
         return _result("interrupted", uniform, best, total, bound)
     return _result("optimal", uniform, best, total, best.value_ps)
+
+
+def _refined(source: StagedSource, group: StagedGroup, step: int, limit: int) -> list[StagedGroup]:
+    """Return the groups that a group stands for, with better bounds; none if nothing fits."""
+    if step == 0:
+        return source.by_level(group)
+    bounds = source.unit_bounds(group, limit)
+    return [replace(group, bound_ps=min(bounds.values()))] if bounds else []
 
 
 def _known(value_ps: int) -> int | None:

@@ -17,21 +17,28 @@ from typing import TypeAlias
 import numpy as np
 
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
-from nest_opt.cost.schedule import in_flight, rounds_per_batch
+from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
 from nest_opt.cost.sharding import Sharding
 from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, suffix_start
 from nest_opt.dp.cuts import Held, with_held
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.levels import NO_HOP, LevelSet
-from nest_opt.dp.matrices import MIN_KEPT, NOTHING_SHARDED
+from nest_opt.dp.matrices import (
+    MIN_KEPT,
+    NO_ROUNDS,
+    NOTHING_SHARDED,
+    PairMatrices,
+    StageKey,
+)
 from nest_opt.dp.rules import restriction
 from nest_opt.dp.staged_chain import StagedChain, StagePath, Step, extend
+from nest_opt.dp.thresholds import load_weight
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import replica_pitches, stage_pitches
 from nest_opt.plan.placement import AlignedOrder, DeviceMap, ListedMap, Placement, uneven_map
 from nest_opt.problem import Configuration
-from nest_opt.problem.schedule import ONE_F_ONE_B
-from nest_opt.problem.zero import NOT_SHARDED
+from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 # By how much, relatively, a bound in floats may be too high: far more than it is.
 _FLOAT_ERROR = 1e-9
@@ -71,13 +78,33 @@ class StageClass:
 
 @dataclass(frozen=True)
 class StagedGroup:
-    """Cells that share class, d and S; `bound_ps` is a lower bound on all."""
+    """Cells that share class, d, S, ZeRO level and schedule; `bound_ps` is a bound on all.
+
+    With several `levels` it stands for the groups of that many ZeRO levels, and
+    `zero` says nothing.
+    """
 
     bound_ps: int
     stage_class: StageClass
     replicas: int
     stages: int
     rounds: int
+    zero: Zero = NOT_SHARDED
+    schedule: Schedule = ONE_F_ONE_B
+    levels: int = 1
+
+    @property
+    def sharding(self) -> Sharding:
+        """The ZeRO level with what costs depend on."""
+        return Sharding(self.zero, self.replicas, self.rounds)
+
+    @property
+    def flights(self) -> list[int]:
+        """The stashes in flight of each stage."""
+        return [
+            in_flight(self.schedule, stage, self.stages, self.rounds)
+            for stage in range(self.stages)
+        ]
 
 
 @dataclass(frozen=True)
@@ -87,7 +114,7 @@ class ClassCell:
     Attributes
     ----------
     group
-        Class, d and S.
+        Class, d, S, ZeRO level and schedule.
     order, pitch
         The device map's.
     unit
@@ -115,13 +142,16 @@ class StagedSource:
         self._problem = costs.problem
         self._table = costs.table
         self._uniform = uniform
+        self._schedules = costs.problem.search.schedules
         self._restriction = restriction(costs.problem)
         self._group_sizes = costs.network.group_sizes
         self._modulus = (1, *self._group_sizes)[-2]
         self._devices = costs.problem.cluster.device_count
         self._level_sets: dict[tuple[object, ...], LevelSet] = {}
-        self._times: dict[StageClass, Array] = {}
-        self._relaxed: dict[tuple[StageClass, int], _Relaxed] = {}
+        self._rows = np.array(costs.table.layer_rows)
+        self._times: dict[tuple[StageClass, Sharding], Array] = {}
+        self._gradients: dict[StageClass, Array] = {}
+        self._relaxed: dict[object, _Relaxed] = {}
         # The degrees dp of a class ask for the same memory, one after the other.
         kept = KEPT_MEMORY_ENTRIES // (self.layers + 1) ** 2
         self._memory = lru_cache(max(MIN_KEPT, kept))(self._compute_memory)
@@ -147,12 +177,18 @@ class StagedSource:
 
     def weights(self, group: StagedGroup) -> ObjectiveWeights:
         """Return the objective of a group."""
-        return objective_weights(self._problem.job.objective, group.stages, group.rounds)
+        return objective_weights(
+            self._problem.job.objective, group.stages, group.rounds, group.schedule
+        )
+
+    def _matrices(self, group: StagedGroup, configuration: Configuration) -> PairMatrices:
+        pair = group.stage_class.microbatch, configuration
+        return self._uniform.matrices(pair, group.sharding)
 
     # Bounds
 
     def groups(self) -> Iterator[StagedGroup]:
-        """Yield every group with a bound in closed form, memory aside."""
+        """Yield the groups, all ZeRO levels in one, with a bound in closed form, memory aside."""
         for every in self.classes:
             degrees = {replicas for k in every.configurations for replicas in self._legal(every, k)}
             for replicas in filter(self._restriction.allows_replicas, sorted(degrees)):
@@ -167,68 +203,113 @@ class StagedSource:
                 )
                 assert rounds is not None
                 most = min(self._table.layer_count, self._devices // (of.least * replicas))
-                for stages in filter(self._uniform.allows_stages, range(2, most + 1)):
-                    group = StagedGroup(0, of, replicas, stages, rounds)
-                    yield replace(group, bound_ps=self._closed_bound(group))
+                levels = len(self._uniform.zeros(replicas))
+                for stages, schedule in product(range(2, most + 1), self._schedules):
+                    group = StagedGroup(
+                        0, of, replicas, stages, rounds, schedule=schedule, levels=levels
+                    )
+                    if self.allows(group) and not self._uniform.is_dominated(schedule, stages):
+                        yield replace(group, bound_ps=self._closed_bound(group))
+
+    def by_level(self, group: StagedGroup) -> list[StagedGroup]:
+        """Return a group's own of each ZeRO level, with bounds that know it."""
+        parts = [
+            replace(group, zero=zero, levels=1) for zero in self._uniform.zeros(group.replicas)
+        ]
+        return [replace(part, bound_ps=self._closed_bound(part)) for part in parts]
 
     def _legal(self, of: StageClass, configuration: Configuration) -> tuple[int, ...]:
         return self._table.replicas[of.microbatch, configuration]
 
-    def _layer_times(self, of: StageClass) -> Array:
-        """Return the least F of each layer alone, one row for each configuration."""
-        if of not in self._times:
-            self._times[of] = np.stack(
+    def _layer_times(self, group: StagedGroup) -> Array:
+        """Return the least F of each layer alone, one row for each configuration.
+
+        Of several ZeRO levels it is that of a level without collectives over copies.
+        """
+        of, sharding = group.stage_class, group.sharding
+        if group.levels > 1 or not sharding.has_rounds:
+            sharding = NOTHING_SHARDED
+        if (of, sharding) not in self._times:
+            self._times[of, sharding] = np.stack(
                 [
-                    self._uniform.bounds.layer_times((of.microbatch, k), NOTHING_SHARDED)
+                    self._uniform.bounds.layer_times((of.microbatch, k), sharding)
                     for k in of.configurations
                 ]
             )
-        return self._times[of]
+        return self._times[of, sharding]
+
+    def _layer_gradients(self, of: StageClass) -> Array:
+        """Return W of each layer, one row for each configuration."""
+        if of not in self._gradients:
+            pairs = [self._table.pairs[of.microbatch, k] for k in of.configurations]
+            rows = np.array([costs.weight_gradient_ps for costs in pairs], np.int64)
+            self._gradients[of] = rows[:, self._rows]
+        return self._gradients[of]
+
+    def _layer_fills(self, group: StagedGroup, weights: ObjectiveWeights) -> Array:
+        """Return F less what the fill of a stage hides, as `_layer_times`; it may be negative."""
+        times = self._layer_times(group)
+        if not weights.hidden_weight:
+            return times
+        return times - weights.hidden_weight * self._layer_gradients(group.stage_class)
 
     def _closed_bound(self, group: StagedGroup) -> int:
         """Return a bound from layers alone: stages are at most S, devices at most K / d.
 
         A stage of a devices does a F device-time. So max F is at least each
         mean of F over stages and over devices, and each layer's own choice of
-        configuration at least the best for it under the weights.
+        configuration at least the best for it under the weights. Loads are no
+        less than 0 either, and fills no less than F - 2 W.
         """
         of, weights = group.stage_class, self.weights(group)
-        times = self._layer_times(of).astype(np.float64)
+        times = self._layer_times(group).astype(np.float64)
+        fills = self._layer_fills(group, weights).astype(np.float64)
         size = np.array([k.block_size for k in of.configurations], np.float64)
         most = min(self._devices // group.replicas, group.stages * int(size.max()))
-        best = weights.max_weight * float(times.min(axis=0).max())
-        best += weights.sum_weight * float(times.min(axis=0).sum())
+        # A fill is between 0 and F.
+        of_largest = weights.round_weight + (
+            min(0, weights.fill_weight) if weights.hidden_weight else weights.fill_weight
+        )
+        best = of_largest * float(times.min(axis=0).max())
+        best += weights.sum_weight * max(0.0, float(fills.min(axis=0).sum()))
         for part in range(_SHARES + 1):
             share = part / _SHARES
-            weight = weights.sum_weight + weights.max_weight * (
-                share / group.stages + (1 - share) * size / most
-            )
-            best = max(best, float((weight[:, None] * times).min(axis=0).sum()))
+            mean = (share / group.stages + (1 - share) * size / most)[:, None]
+            layers = mean * weights.round_weight * times
+            layers += (weights.sum_weight + mean * weights.fill_weight) * fills
+            best = max(best, float(layers.min(axis=0).sum()))
         return int(best * (1 - _FLOAT_ERROR))
 
     def unit_bounds(self, group: StagedGroup, limit: int) -> dict[int, int]:
         """Return, for each number of devices of a replica, a bound on plans within a limit."""
-        weights = self.weights(group)
-        key = group.stage_class, group.replicas
+        weights, few = self.weights(group), _few_stages(group)
+        key = replace(group, bound_ps=0, stages=few)
         if key not in self._relaxed:
+            of_few = objective_weights(
+                self._problem.job.objective, few, group.rounds, group.schedule
+            )
             self._relaxed[key] = _Relaxed(
-                self._uniform, group, self._devices, self._most_time(group, limit)
+                self._uniform, key, of_few, self._devices, self._most_load(group, of_few, limit)
             )
         slowest, total = self._relaxed[key].least(group.stages)
         sync = self._least_sync(group) if weights.sync else 0
         found = {}
         for unit in np.flatnonzero(total < INFINITE).tolist():
-            bound = weights.sum_weight * int(total[unit]) + weights.max_weight * int(slowest[unit])
+            bound = weights.sum_weight * int(total[unit])
+            bound += load_weight(weights) * int(slowest[unit])
             if bound + sync <= limit:
                 found[unit * self._relaxed[key].step] = bound + sync
         return found
 
-    def _most_time(self, group: StagedGroup, limit: int) -> int:
-        """Return the most that F of a stage can be in any plan of class and d within a limit."""
-        weights = objective_weights(self._problem.job.objective, 2, group.rounds)
-        layers = int(self._layer_times(group.stage_class).min(axis=0).sum())
+    def _most_load(self, group: StagedGroup, weights: ObjectiveWeights, limit: int) -> int:
+        """Return the most that the load of a stage can be in any plan within a limit.
+
+        It holds for all S that share the passes, whose weights these are.
+        """
+        layers = max(0, int(self._layer_fills(group, weights).min(axis=0).sum()))
         rest = limit - weights.sum_weight * layers
-        most = rest // weights.max_weight if weights.max_weight else limit
+        weight = load_weight(weights)
+        most = rest // weight if weight else limit
         return min(limit, most, UNLIMITED)
 
     def _least_sync(self, group: StagedGroup) -> int:
@@ -237,14 +318,18 @@ class StagedSource:
         span = (group.stages - 1) * of.least
         exchange = min(self._exchange_ps(group, k, span=span) for k in of.configurations)
         for k in of.configurations:
-            matrices = self._uniform.matrices((of.microbatch, k))
+            matrices = self._matrices(group, k)
             if not matrices.has_sync(group.replicas):
                 return exchange
-            levels = self._uniform.least.of_copies(k, group.replicas)
+            levels = self._uniform.least.of_copies(k, group.replicas, group.zero)
             found.append(np.diagonal(matrices.sync(group.replicas, frozenset({levels})), 1))
         layers = np.minimum.reduce(found)
         first = int(layers[0]) + exchange
-        return first if self._problem.job.objective == "fill-drain" else max(first, layers.max())
+        return first if self._hides_sync(group) else max(first, int(layers.max()))
+
+    def _hides_sync(self, group: StagedGroup) -> bool:
+        """Whether the drain of earlier stages hides sync."""
+        return self._problem.job.objective == "fill-drain" and drains(group.schedule)
 
     def _exchange_ps(
         self, group: StagedGroup, k: Configuration, *, span: int = 0, level: int | None = None
@@ -252,8 +337,7 @@ class StagedSource:
         """Return what an end pays for tied gradients, at a level or at the least of a span."""
         if level is None:
             level = self._uniform.least.vectors(k).level_of_span(span)
-        matrices = self._uniform.matrices((group.stage_class.microbatch, k))
-        return matrices.exchange_ps(Sharding(NOT_SHARDED, group.replicas, group.rounds), level)
+        return self._matrices(group, k).exchange_ps(group.sharding, level)
 
     # Cells
 
@@ -351,9 +435,8 @@ class StagedSource:
         # sp does not move devices, so states know of neighbours' tp alone.
         alike = [_by_tp(allowed) for allowed in cell.allowed]
         states: dict[_State, int] = {(0, 0, tp): n for n, tp in enumerate(alike[-1])}
-        counts, steps = [len(states)], []
+        counts, steps, flights = [len(states)], [], group.flights
         for stage in reversed(range(group.stages)):
-            flight = in_flight(ONE_F_ONE_B, stage, group.stages, group.rounds)
             after: dict[_State, int] = {}
             costs: dict[tuple[Configuration, LevelSet, LevelSet], dict[int, list[int]]] = {}
             for (used, behind, tp), number in states.items():
@@ -379,7 +462,7 @@ class StagedSource:
                         here,
                         levels,
                         sync,
-                        flight,
+                        flights[stage],
                         held[stage],
                         moves,
                         memory,
@@ -392,8 +475,7 @@ class StagedSource:
                 return None
             states = after
             counts.append(len(states))
-        hidden = self._problem.job.objective == "fill-drain"
-        return StagedChain(self._table.layer_count, steps, counts, hidden=hidden)
+        return StagedChain(self._table.layer_count, steps, counts, hidden=self._hides_sync(group))
 
     @staticmethod
     def _sums(cell: ClassCell) -> list[set[int]]:
@@ -408,23 +490,24 @@ class StagedSource:
         self, cell: ClassCell, here: Configuration, levels: LevelSet, sync: LevelSet,
         flight: int, held: Held, moves: dict[int, list[int]], memory: bool, exchange: int,
     ) -> Step:  # fmt: skip
-        matrices = self._uniform.matrices((cell.group.stage_class.microbatch, here))
+        matrices, weights = self._matrices(cell.group, here), self.weights(cell.group)
         replicas = cell.group.replicas
         together: dict[tuple[int, ...], list[int]] = {}
         for target, sources in moves.items():
             together.setdefault(tuple(sources), []).append(target)
-        shared = self._problem.job.objective != "bottleneck" and (
-            matrices.has_sync(replicas) or exchange > 0
-        )
+        shared = weights.sync and (matrices.has_sync(replicas) or exchange > 0)
         if memory:
-            time = with_held(matrices.memory(flight), held)
+            load = with_held(matrices.memory(flight), held)
             if any(map(matrices.is_forbidden, levels)):
-                time = np.full_like(time, INFINITE)
+                load = np.full_like(load, INFINITE)
+            fill = load
         else:
-            time = matrices.stage_time(levels, flight, held)
+            key: StageKey = levels, flight, held, sync if matrices.has_rounds else NO_ROUNDS
+            load, fill = matrices.load(weights, key), matrices.fill(weights, key)
         return Step(
             here,
-            time,
+            load,
+            fill,
             matrices.sync(replicas, sync, exchange) if shared and not memory else None,
             matrices.backward_prefix,
             tuple((sources, tuple(targets)) for sources, targets in together.items()),
@@ -464,10 +547,13 @@ class StagedSource:
     def _sync_set(self, cell: ClassCell, first: int, here: Configuration) -> LevelSet:
         """Return the maximal levels of a stage's copies."""
         step = cell.pitch if cell.order == "pp-inner" else here.block_size
-        last = first + (cell.group.replicas - 1) * step
-        key = (first, last, here.tp, here.cp, here.ep)
+        replicas, zero = cell.group.replicas, cell.group.zero
+        # Without several runs of replicas the level makes no difference.
+        of = zero if zero.instances > 1 else NOT_SHARDED
+        key = (first, step, replicas, of, here.tp, here.cp, here.ep)
         if key not in self._level_sets:
-            self._level_sets[key] = self._uniform.least.vectors(here).sync_set(first, last)
+            vectors = self._uniform.least.vectors(here)
+            self._level_sets[key] = vectors.copy_set(first, step, replicas, of)
         return self._level_sets[key]
 
     # What a diagnosis asks
@@ -504,28 +590,46 @@ class StagedSource:
         """Whether `pp-inner` is allowed."""
         return "pp-inner" in self._problem.search.order
 
-    def allows_stages(self, stages: int) -> bool:
-        """Whether search space and constraints allow a number of stages."""
-        return self._uniform.allows_stages(stages)
+    def allows(self, group: StagedGroup) -> bool:
+        """Whether search space, constraints and schedule allow a group's number of stages."""
+        return self._uniform.allows_stages(group.stages) and runs(
+            group.schedule, group.stages, group.rounds
+        )
 
     def memory_groups(self) -> Iterator[StagedGroup]:
-        """Yield classes with each d that memory cases have, for any number of stages."""
-        cases = list(self._uniform.memory_cases())
+        """Yield classes with each d, ZeRO level and schedule, for any number of stages.
+
+        They are those of memory cases. No schedule holds fewer stashes than 1F1B, or runs
+        where that does not.
+        """
+        cases = [
+            case
+            for case in self._uniform.memory_cases()
+            if case.schedule == ONE_F_ONE_B or ONE_F_ONE_B not in self._schedules
+        ]
         for of in self.classes:
-            rounds = {
-                case.replicas: case.rounds
-                for case in cases
-                if case.microbatch == of.microbatch and case.configuration in of.configurations
-            }
-            for replicas in sorted(rounds):
-                yield StagedGroup(0, of, replicas, 0, rounds[replicas])
+            rounds: dict[tuple[int, Zero, Schedule], int] = {}
+            having: dict[tuple[int, Zero, Schedule], set[Configuration]] = defaultdict(set)
+            for case in cases:
+                if case.microbatch == of.microbatch and case.configuration in of.configurations:
+                    key = case.replicas, case.zero, case.schedule
+                    rounds[key] = case.rounds
+                    having[key].add(case.configuration)
+            for key in sorted(rounds):
+                # So many blocks of another configuration are more than the devices hold.
+                kept = tuple(k for k in of.configurations if k in having[key])
+                part = replace(of, configurations=kept)
+                yield StagedGroup(0, part, key[0], 0, rounds[key], *key[1:])
 
-    def memory(self, microbatch: int, configuration: Configuration, in_flight: int) -> Array:
+    def memory(self, group: StagedGroup, configuration: Configuration, in_flight: int) -> Array:
         """Return the least bytes of every interval with so many stashes, pins aside."""
-        return self._memory(microbatch, configuration, in_flight)
+        sharding = group.sharding if group.zero else NOTHING_SHARDED
+        return self._memory(group.stage_class.microbatch, configuration, sharding, in_flight)
 
-    def _compute_memory(self, microbatch: int, configuration: Configuration, flight: int) -> Array:
-        return self._uniform.matrices((microbatch, configuration)).memory(flight)
+    def _compute_memory(
+        self, microbatch: int, configuration: Configuration, sharding: Sharding, flight: int
+    ) -> Array:
+        return self._uniform.matrices((microbatch, configuration), sharding).memory(flight)
 
     def held_by(self, stages: int) -> list[Held]:
         """Return the layers that each of S stages must hold."""
@@ -535,10 +639,8 @@ class StagedSource:
         """Return the placement of stages in a cell."""
         group = cell.group
         modes = tuple(
-            self._uniform.matrices((group.stage_class.microbatch, step.configuration)).mode(
-                in_flight(ONE_F_ONE_B, stage, group.stages, group.rounds), low, high
-            )
-            for stage, (step, low, high) in enumerate(path)
+            self._matrices(group, step.configuration).mode(flight, low, high)
+            for flight, (step, low, high) in zip(group.flights, path, strict=True)
         )
         return Placement(
             group.stage_class.microbatch,
@@ -548,6 +650,8 @@ class StagedSource:
             cell.pitch,
             tuple(high for _, _, high in path),
             modes,
+            zero=group.zero,
+            schedule=group.schedule,
         )
 
 
@@ -564,28 +668,41 @@ def may_neighbour(first: Configuration, second: Configuration) -> bool:
     return max(first.tp, second.tp) % min(first.tp, second.tp) == 0
 
 
-class _Relaxed:
-    """Least max F and least sum F by stages and devices, on the least levels possible.
+def _few_stages(group: StagedGroup) -> int:
+    """Return a number of stages, at most S, whose stashes and loads bound those of S.
 
-    One pass from the last stage on serves all S. Configurations of neighbours
-    do not matter here; F above a limit is as good as none.
+    Under ZB-H1 they grow with S, by the end of a pipeline in no other case. So all S share
+    passes there up to the double.
+    """
+    return 1 << group.stages.bit_length() - 1 if group.schedule.name == "zb-h1" else 2
+
+
+class _Relaxed:
+    """Least max load and least sum of fills by stages and devices, on the least levels possible.
+
+    One pass from the last stage on serves all S from that of the group on. Configurations of
+    neighbours do not matter here; loads above a limit are as good as none.
     """
 
     def __init__(
-        self, uniform: DefaultSource, group: StagedGroup, devices: int, most_time: int
+        self,
+        uniform: DefaultSource,
+        group: StagedGroup,
+        weights: ObjectiveWeights,
+        devices: int,
+        most_load: int,
     ) -> None:
         of = group.stage_class
-        self._uniform, self._class, self._rounds = uniform, of, group.rounds
-        self._most_time = most_time
+        self._uniform, self._group, self._weights = uniform, group, weights
+        self._most_load = most_load
         self.step = reduce(gcd, (k.block_size for k in of.configurations))
-        layers = uniform.matrices((of.microbatch, of.configurations[0])).layers
-        start = np.full((devices // group.replicas // self.step + 1, layers + 1), INFINITE)
-        start[0] = suffix_start(layers)
+        start = np.full((devices // group.replicas // self.step + 1, uniform.layers + 1), INFINITE)
+        start[0] = suffix_start(uniform.layers)
         self._slowest, self._total = start, start.copy()
         self._found: list[tuple[Array, Array]] = []
 
     def least(self, stages: int) -> tuple[Array, Array]:
-        """Return (least max F, least sum F) of S stages by devices, in units of `step`."""
+        """Return (least max load, least sum of fills) of S stages by devices in `step`s."""
         while len(self._found) < stages:
             self._extend(len(self._found) + 1)
         return self._found[stages - 1]
@@ -594,24 +711,19 @@ class _Relaxed:
         """Add the first of so many stages, then the one before it."""
         whole = tuple(np.full(len(self._total), INFINITE) for _ in range(2))
         longer = tuple(np.full(self._total.shape, INFINITE) for _ in range(2))
-        for k in self._class.configurations:
+        for k in self._group.stage_class.configurations:
             size = k.block_size // self.step
-            matrices = self._uniform.matrices((self._class.microbatch, k))
-            *inside, hop = self._uniform.least.of_groups(k)
-            flight = min(stages, self._rounds)
-            out = NO_HOP if stages == 1 else hop
-            for new, last, operation in (
-                (0, self._slowest, np.maximum), (1, self._total, np.add)
-            ):  # fmt: skip
-                if size >= len(last):
-                    continue
-                rows = np.flatnonzero((last[:-size] < INFINITE).any(axis=1))
-                if not len(rows):
-                    continue
-                for hop_in in (NO_HOP, hop):
-                    cost = matrices.stage_time(frozenset({(*inside, hop_in, out)}), flight)
-                    cost = np.where(cost <= self._most_time, cost, INFINITE)
-                    if hop_in == NO_HOP:
+            for is_first in (True, False):
+                costs = self._costs(k, stages, is_first)
+                for new, last, cost, operation in (
+                    (0, self._slowest, costs[0], np.maximum), (1, self._total, costs[1], np.add)
+                ):  # fmt: skip
+                    if size >= len(last):
+                        continue
+                    rows = np.flatnonzero((last[:-size] < INFINITE).any(axis=1))
+                    if not len(rows):
+                        continue
+                    if is_first:
                         first = operation(cost[0], last[rows]).min(axis=1)
                         np.minimum.at(whole[new], rows + size, first)
                     else:
@@ -619,3 +731,21 @@ class _Relaxed:
                         longer[new][rows + size] = np.minimum(longer[new][rows + size], after)
         self._found.append((whole[0], whole[1]))
         self._slowest, self._total = longer
+
+    def _costs(self, k: Configuration, count: int, is_first: bool) -> tuple[Array, Array]:
+        """Return load and fill of every interval as the stage `count` from the end."""
+        group = self._group
+        matrices = self._uniform.matrices((group.stage_class.microbatch, k), group.sharding)
+        *inside, hop = self._uniform.least.of_groups(k)
+        levels = (*inside, NO_HOP if is_first else hop, NO_HOP if count == 1 else hop)
+        stages = max(count, group.stages)
+        copies = self._uniform.least.of_copies(k, group.replicas, group.zero)
+        key: StageKey = (
+            frozenset({levels}),
+            in_flight(group.schedule, stages - count, stages, group.rounds),
+            None,
+            frozenset({copies}) if matrices.has_rounds else NO_ROUNDS,
+        )
+        load, fill = matrices.load(self._weights, key), matrices.fill(self._weights, key)
+        useful = load <= self._most_load
+        return np.where(useful, load, INFINITE), np.where(useful, fill, INFINITE)

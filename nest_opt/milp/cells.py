@@ -77,7 +77,8 @@ def aligned_cells(costs: Costs) -> Iterator[Cell | PathCell]:
     """Yield every cell of the aligned family; of equal device maps, the first in the tie order."""
     for cell in _degrees(costs):
         if len(cell.choices) > 1:
-            yield from _path_cells(costs, cell)
+            for zero in _zeros(costs, cell):
+                yield from _path_cells(costs, replace(cell, zero=zero))
             continue
         (k,) = cell.choices
         problem = costs.problem
@@ -114,7 +115,7 @@ def _path_cells(costs: Costs, cell: FreeCell) -> Iterator[PathCell]:
     for order, pitch, allowed in maps:
         yield PathCell(
             cell.microbatch, cell.choices, cell.rounds, cell.replicas, cell.stages,
-            order, pitch, allowed, schedule=cell.schedule,
+            order, pitch, allowed, schedule=cell.schedule, zero=cell.zero,
         )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def rounded(formulation: Formulation, solution: Solution) -> Placement:
             cell.pitch,
             ends,
             modes,
+            zero=cell.zero,
             schedule=cell.schedule,
         )
     if isinstance(k.cell, FreeCell):

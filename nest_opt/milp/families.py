@@ -97,9 +97,18 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     ------
     ModelError
         If the free family has too many devices, an interleaved schedule, or any order of
-        layers.
+        layers; if a level of the aligned family has collectives in rounds, or runs of
+        replicas, where stages choose.
     """
     if family != "free":
+        levels = costs.problem.zeros
+        beyond = [z for z in levels if max(z.dense, z.expert) > 1 or z.instances > 1]
+        if beyond and costs.problem.search.per_stage:
+            raise ModelError(
+                f"search.zero: found {', '.join(map(str, beyond))} with search.per_stage, the "
+                "programs of stages that choose know levels 0 and 1 over all copies alone: remove "
+                "the others, use the free family, or remove search.per_stage"
+            )
         return
     devices = costs.problem.cluster.device_count
     if devices > MOST_FREE_DEVICES:
@@ -119,6 +128,12 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         )
 
 
+def _aligned_family(costs: Costs) -> Iterator[ProgramCell]:
+    """Yield the cells of the aligned family."""
+    check_family(costs, "aligned")
+    yield from aligned_cells(costs)
+
+
 def _free_family(costs: Costs) -> Iterator[FreeCell]:
     """Yield the cells of the free family."""
     check_family(costs, "free")
@@ -126,6 +141,8 @@ def _free_family(costs: Costs) -> Iterator[FreeCell]:
 
 
 FAMILIES: dict[FamilyName, Family] = {
-    "aligned": Family("aligned", aligned_cells, _without_devices, _aligned_place, outside_aligned),
+    "aligned": Family(
+        "aligned", _aligned_family, _without_devices, _aligned_place, outside_aligned
+    ),
     "free": Family("free", _free_family, _without_devices, _free_place, outside_free),
 }

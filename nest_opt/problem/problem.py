@@ -71,11 +71,10 @@ class Problem(Frozen):
                 f"model.layer_types: type {self.model.layers[-1].type!r}: found tied_parameters "
                 "with cost_model artifact, which knows none: remove one of the two"
             )
-        if any(self.zeros) and (self.search.per_stage or self.job.cost_model == "artifact"):
-            beside = "search.per_stage" if self.search.per_stage else "cost_model artifact"
+        if any(self.zeros) and self.job.cost_model == "artifact":
             raise ValueError(
-                f"search.zero: found {', '.join(map(str, self.zeros))} with {beside}, which "
-                "knows level 0 alone: remove one of the two"
+                f"search.zero: found {', '.join(map(str, self.zeros))} with cost_model artifact, "
+                "which knows level 0 alone: remove one of the two"
             )
         self._check_schedules()
         if self.search.layer_order == "any":
@@ -104,17 +103,17 @@ class Problem(Frozen):
             )
 
     def _check_schedules(self) -> None:
-        """Refuse schedules beside what knows 1F1B alone."""
+        """Refuse schedules beside what does not know them."""
         other = [name for name in self.search.schedule if name != "1f1b"]
         if other and self.job.cost_model == "artifact":
             raise ValueError(
                 f"search.schedule: found {', '.join(other)} with cost_model artifact, which "
                 "knows 1f1b alone: remove one of the two"
             )
-        if other and self.search.per_stage:
+        if "interleaved" in other and self.search.per_stage:
             raise ValueError(
-                f"search.schedule: found {', '.join(other)} with search.per_stage, the search "
-                "knows stages that differ under 1f1b alone: remove one of the two"
+                "search.schedule: found interleaved with search.per_stage, the search knows "
+                "stages that differ under 1f1b, gpipe and zb-h1 alone: remove one of the two"
             )
 
     @property
