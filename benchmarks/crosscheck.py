@@ -40,7 +40,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from agreement import Comparison, compare  # noqa: E402
 from branching_instances import branching_data  # noqa: E402
-from milp_agreement import program_difference  # noqa: E402
+from milp_agreement import program_difference, programs_know  # noqa: E402
 from plan_features import (  # noqa: E402
     meetings,
     plan_features,
@@ -109,7 +109,7 @@ class Check:
     def compare(self, data: dict[str, Any], with_program: bool) -> Comparison:
         """Hold search, brute force and oracle against each other, and perhaps the program."""
         found = compare(data)
-        if found.difference is None and with_program:
+        if found.difference is None and with_program and programs_know(found.problem):
             found = replace(found, difference=program_difference(found.problem, found.brute))
         return found
 
@@ -148,7 +148,7 @@ def _covered(check: Check, seed: int, comparison: Comparison) -> Outcome:
         False,
         brute.placement is not None,
         brute.plans,
-        check.asks_program(seed),
+        check.asks_program(seed) and programs_know(problem),
         tuple(sorted(problem_features(problem))),
         tuple(sorted(of_plan)),
     )

@@ -173,6 +173,13 @@ def compare_optimum(problem: Problem) -> OptimumComparison | None:
     return OptimumComparison(found, start is not None, difference)
 
 
+def programs_know(problem: Problem) -> bool:
+    """Whether there are programs for a problem: where stages choose, ZeRO is 1 at the most."""
+    return not problem.search.per_stage or all(
+        max(zero.dense, zero.expert, zero.instances) <= 1 for zero in problem.zeros
+    )
+
+
 def program_difference(problem: Problem, brute: BruteForceResult) -> str | None:
     """Return how the exact search differs from brute force in value, bound or status, or None.
 

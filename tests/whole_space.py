@@ -109,6 +109,12 @@ def _staged_data(seed: int) -> Data:
     if least > 2 and rng.random() < 0.6:
         tie(rng, data, (20, 100, 300))
         data["cluster"]["device_kinds"]["device"]["memory_bytes"] *= rng.choice((1, 2, 3))
+    if rng.random() < 0.5:
+        schedules = (["gpipe"], ["zb-h1"], ["zb-h1"], ["1f1b", "zb-h1"])
+        data["search"]["schedule"] = rng.choice(schedules)
+    if rng.random() < 0.5:
+        data["search"]["zero"] = rng.choice(([1], [1], [2], [3], [0, 1]))
+        data["search"]["zero_instances"] = rng.choice(([1], [1], [1, 2]))
     shrink_times(data)
     return data
 
