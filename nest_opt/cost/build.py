@@ -70,6 +70,15 @@ def build_cost_table(problem: Problem) -> CostTable:
     return table
 
 
+def with_replicas(
+    problem: Problem,
+    table: CostTable,
+    replicas: Mapping[tuple[int, Configuration], tuple[int, ...]],
+) -> CostTable:
+    """Return a table with the memory of other degrees; their syncs are not in it."""
+    return replace(table, replicas=replicas, shards=_shard_costs(problem, replicas))
+
+
 def legal_replicas(problem: Problem) -> dict[tuple[int, Configuration], tuple[int, ...]]:
     """Return the legal data-parallel degrees of every pair of the search space.
 
@@ -380,6 +389,8 @@ def _tied_costs(
             if fits_replicas(zero, degree)
         }
         for share, level in product(sorted(shares), range(network.level_count)):
+            if TiedKey(pair[1].tp, share, level) in exchange:
+                continue
             size = gradients * tied / share
             algorithm = network.fastest_algorithm("all-reduce", 2, level, size)
             fixed, per_byte = network.collective_s("all-reduce", 2, level, algorithm)

@@ -12,11 +12,11 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from nest_opt.cost.build import legal_replicas
+from nest_opt.cost.build import legal_replicas, with_replicas
 from nest_opt.cost.objective import ObjectiveWeights, objective_weights
 from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
 from nest_opt.cost.sharding import Sharding, fits_replicas
-from nest_opt.dp.chain import INFINITE, Array, Chain
+from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
 from nest_opt.dp.chunks import ChunkCosts, ChunkLevels, ChunkMemory, ChunkPlan, EqualCuts, StageSets
 from nest_opt.dp.cuts import EndsAndOrder, Held, cuts_of
 from nest_opt.dp.group_bounds import GroupBounds, sharding_of
@@ -39,7 +39,7 @@ from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
 from nest_opt.problem.schedule import ONE_F_ONE_B, Schedule
-from nest_opt.problem.zero import Zero
+from nest_opt.problem.zero import NOT_SHARDED, Zero
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -75,6 +75,8 @@ class DefaultSource:
         self._cuts: dict[tuple[int, int], EqualCuts] = {}
         self._chunk_costs: dict[object, ChunkCosts] = {}
         self._least: dict[object, tuple[int, int]] = {}
+        # Whether there is any way to cut the layers, by chunks and stages.
+        self._possible: dict[tuple[int, int], bool] = {}
 
     def relaxed(self, problem: Problem) -> "DefaultSource":
         """Return the cells under fewer constraints, or with a padded batch: for `fits` alone.
@@ -88,10 +90,42 @@ class DefaultSource:
         other._replicas = legal_replicas(problem)
         other._matrices, other._least, other._with_maps = ({}, {}), {}, {}
         other._cuts, other._chunk_costs, other._map_counts = {}, {}, {}
-        if any(self._zero):
-            other._table = Costs(problem).search_table
+        other._possible = {}
+        if any(self._zero) and other._replicas != self._replicas:
+            other._replicas = other._widest_replicas()
+            other._table = with_replicas(problem, self._table, other._replicas)
             other.bounds = GroupBounds(other._table, problem.job.objective, self.least)
         return other
+
+    def _widest_replicas(self) -> dict[tuple[int, Configuration], tuple[int, ...]]:
+        """Return legal d of which one fits if any does, where the batch may be padded.
+
+        Of all d with which a schedule runs on S stages, the largest that leaves
+        room for these shares out states best, and runs the fewest rounds.
+        """
+        every = self._every_map_allowed(NOT_SHARDED) and not self._problem.search.dp
+        in_runs = any(zero.instances > 1 for zero in self._zero)
+        if not (self._problem.job.pad and every) or in_runs or ONE_F_ONE_B not in self._schedules:
+            return dict(self._replicas)
+        interleaved = [schedule for schedule in self._schedules if schedule.is_interleaved]
+        widest = {}
+        for pair in self._replicas:
+            kept = set()
+            for stages in range(1, self.layers + 1):
+                most = self._devices // (pair[1].block_size * stages)
+                kept.add(most)
+                kept |= {self._widest(pair, schedule, stages, most) for schedule in interleaved}
+            widest[pair] = tuple(sorted(kept - {0}))
+        return widest
+
+    def _widest(
+        self, pair: tuple[int, Configuration], schedule: Schedule, stages: int, most: int
+    ) -> int:
+        """Return the largest d, up to a number, with which a schedule runs; 0 if there is none."""
+        if not self._runs(schedule, stages, stages):
+            return 0
+        degrees = range(most, 0, -1)
+        return next((d for d in degrees if runs(schedule, stages, self._rounds(pair, d))), 0)
 
     @property
     def layers(self) -> int:
@@ -203,7 +237,29 @@ class DefaultSource:
     def _runs(self, schedule: Schedule, stages: int, rounds: int) -> bool:
         """Whether a schedule has plans of S stages and m rounds: each chunk has a layer."""
         enough = stages * schedule.chunks <= self._table.layer_count
-        return enough and runs(schedule, stages, rounds)
+        return enough and runs(schedule, stages, rounds) and self._can_cut(schedule, stages)
+
+    def _can_cut(self, schedule: Schedule, stages: int) -> bool:
+        """Whether the constraints leave some way to cut the layers, memory aside."""
+        if not self._restriction.limits_cuts:
+            return True
+        key = schedule.chunks, stages
+        if key not in self._possible:
+            pins = self._restriction.pins
+            self._possible[key] = all(pin.least_stages <= stages for pin in pins) and (
+                len(self._equal_cuts(stages, schedule.chunks).edges) > 0
+                if schedule.is_interleaved
+                else self._can_cut_into(stages)
+            )
+        return self._possible[key]
+
+    def _can_cut_into(self, stages: int) -> bool:
+        """Whether there are S stages that hold what they must, and nothing that they may not."""
+        legal = self.matrices(next(iter(self._table.pairs))).legal
+        suffix = suffix_start(self.last_cut)
+        for held in reversed(self.held_by(stages)):
+            suffix = extend_max(self.holding(legal, held), suffix)
+        return bool(suffix[0] < INFINITE)
 
     def allows_stages(self, stages: int) -> bool:
         """Whether search space and constraints allow a number of stages."""
@@ -644,9 +700,13 @@ class DefaultSource:
         return bool(always) and not limited and not zero
 
     def stages_with_room(self, case: MemoryCase, usable_bytes: int) -> list[int]:
-        """Return the S that have room for the most frequent layers."""
+        """Return the S that have room for the most frequent layers, and a way to cut them."""
         fits = self.bounds.have_room(case, [case.zero], usable_bytes)
-        return [stages for stages, fit in enumerate(fits.tolist(), start=1) if fit]
+        return [
+            stages
+            for stages, fit in enumerate(fits.tolist(), start=1)
+            if fit and self._runs(case.schedule, stages, case.rounds)
+        ]
 
     def allows(self, case: MemoryCase, stages: int) -> bool:
         """Whether some legal device map with S stages exists, memory aside."""

@@ -187,6 +187,11 @@ class PairMatrices:
         """States of all layers together, tied parameters once."""
         return int(self._states[0, -1])
 
+    @property
+    def legal(self) -> Array:
+        """0 for intervals that may be a stage, memory aside, and INFINITE for others."""
+        return np.where(self._empty, INFINITE, 0)
+
     def work(self, mode: Recompute) -> Array:
         """Return the largest work bytes within each interval."""
         return self._kept_work(mode)

@@ -68,6 +68,11 @@ class Restriction:
     degrees: tuple[DegreeLimit, ...] = ()
     device_maps: tuple[Callable[[DeviceMap | ListedMap], bool], ...] = ()
 
+    @property
+    def limits_cuts(self) -> bool:
+        """Whether some ways to cut the layers are forbidden."""
+        return bool(self.cuts or self.together or self.apart or self.not_last or self.pins)
+
     def __and__(self, other: "Restriction") -> "Restriction":
         return Restriction(
             self.cuts | other.cuts,
