@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -196,9 +197,12 @@ def _search_difference(result: SolveResult, value_ps: int | None) -> str | None:
 
 
 def _random_data(rng: random.Random, number: int) -> dict[str, Any]:
-    """Return a random problem; every third one with ZeRO, and every fourth with `selective`.
+    """Return a random problem; by its number it asks for more, often for several things at once.
 
-    They are drawn last and by themselves, so that the other problems stay as they are.
+    Every third one shards states, every fourth offers `selective`, every fifth
+    asks for schedules of one chunk (rows know no others), every fourth ties parameters
+    and every seventh allows trees. They are drawn last and by themselves, so that the
+    other problems stay as they are.
     """
     data, more = _plain_data(rng), random.Random(f"more {number}")
     data["name"] = f"crosscheck {number}"
@@ -208,7 +212,38 @@ def _random_data(rng: random.Random, number: int) -> dict[str, Any]:
         for kind in data["model"]["layer_types"].values():
             for profile in kind["profiles"]:
                 _add_selective(more, profile)
+    if number % 6 == 4:
+        data["search"]["zero_instances"] = [1, 2]
+    if number % 5 == 4:
+        _add_schedules(more, data)
+    if number % 4 == 3:
+        _tie(data["model"])
+    if number % 7 == 5:
+        data["cluster"]["network"]["algorithms"] = ["ring", "tree"]
     return data
+
+
+def _add_schedules(rng: random.Random, data: dict[str, Any]) -> None:
+    """Ask for schedules, and let a part of the backward pass make gradients of weights."""
+    names = rng.choice((["zb-h1"], ["gpipe"], ["1f1b", "zb-h1"], ["1f1b", "gpipe", "zb-h1"]))
+    data["search"] = {**data["search"], "schedule": names}
+    for kind in data["model"]["layer_types"].values():
+        for profile in kind["profiles"]:
+            whole = int(profile["backward_input_s"].removesuffix("e-12"))
+            weight = rng.randint(0, whole)
+            profile["backward_weight_s"] = f"{weight}e-12"
+            profile["backward_input_s"] = f"{whole - weight}e-12"
+
+
+def _tie(model: dict[str, Any]) -> None:
+    """Give the last layer a type of its own, which shares what it can with the first layer."""
+    first, last = model["layers"][0], model["layers"][-1]
+    tied = deepcopy(model["layer_types"][last["type"]])
+    shared = model["layer_types"][first["type"]]["profiles"]
+    for profile, other in zip(tied["profiles"], shared, strict=True):
+        profile["tied_parameters"] = min(profile["dense_parameters"], other["dense_parameters"])
+    model["layer_types"]["tied"] = tied
+    last["type"] = "tied"
 
 
 def _add_selective(rng: random.Random, profile: dict[str, Any]) -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from math import ceil, comb, prod
 
+from agreement import REFUSALS
+
 from nest_opt import InstanceError, Problem, solve
-from nest_opt.certify.brute_force import brute_force
+from nest_opt.certify.brute_force import BruteForceResult, brute_force
 from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import aligned_cells
 from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource
@@ -169,3 +171,31 @@ def compare_optimum(problem: Problem) -> OptimumComparison | None:
             f"{found.value_ps}, bound {found.bound_ps}, {found.placement}"
         )
     return OptimumComparison(found, start is not None, difference)
+
+
+def programs_know(problem: Problem) -> bool:
+    """Whether there are programs for a problem: where stages choose, ZeRO is 1 at the most."""
+    return not problem.search.per_stage or all(
+        max(zero.dense, zero.expert, zero.instances) <= 1 for zero in problem.zeros
+    )
+
+
+def program_difference(problem: Problem, brute: BruteForceResult) -> str | None:
+    """Return how the exact search differs from brute force in value, bound or status, or None.
+
+    By a coin of the problem's name, the best plan is its start.
+    """
+    start = brute.placement if random.Random(problem.name).random() < 0.2 else None
+    try:
+        found = exact(problem, start=start)
+    except InstanceError as error:
+        if brute.value_ps is None and str(error).startswith(REFUSALS):
+            return None
+        raise
+    status = "infeasible" if brute.value_ps is None else "optimal"
+    if (found.status, found.value_ps, found.bound_ps) == (status, brute.value_ps, brute.value_ps):
+        return None
+    return (
+        f"brute force {brute.value_ps} {brute.placement}, program {found.status} "
+        f"{found.value_ps}, bound {found.bound_ps}, {found.placement}"
+    )

@@ -50,10 +50,11 @@ def ps(seconds: Fraction) -> int:
 class Wires:
     """The hierarchical network, level 0 innermost."""
 
-    def __init__(self, levels: Sequence[Data]) -> None:
+    def __init__(self, levels: Sequence[Data], has_tree: bool) -> None:
         self.sizes = [level["size"] for level in levels]
         self.latency = [exact(level["latency_s"]) for level in levels]
         self.bandwidth = [exact(level["bandwidth_bytes_per_s"]) for level in levels]
+        self.has_tree = has_tree
 
     def coordinates(self, device: int) -> list[int]:
         """Return a device's place in its group of each level."""
@@ -81,14 +82,32 @@ class Wires:
         level = self.level(devices)
         return self.latency[level] + size / self.effective(level)
 
-    def ring(self, operation: str, devices: Sequence[int]) -> tuple[Fraction, Fraction]:
-        """Return a collective's seconds: (latency part, seconds per byte)."""
-        n = len(devices)
-        if n == 1:
-            return Fraction(0), Fraction(0)
-        k = 2 * (n - 1) if operation == "all-reduce" else n - 1
-        level = self.level(devices)
-        return k * self.latency[level], Fraction(k, n) / self.effective(level)
+    def ways(self, operation: str, ranks: int, level: int) -> list[tuple[Fraction, Fraction]]:
+        """Return a collective's (latency part, seconds per byte), over a ring and over trees."""
+        if ranks == 1:
+            return [(Fraction(0), Fraction(0))]
+        k = 2 * (ranks - 1) if operation == "all-reduce" else ranks - 1
+        found = [(k * self.latency[level], Fraction(k, ranks) / self.effective(level))]
+        if self.has_tree and operation == "all-reduce":
+            depth = 0
+            while 2**depth < ranks:
+                depth += 1
+            found.append((2 * depth * self.latency[level], 2 / self.effective(level)))
+        return found
+
+    def call(self, operation: str, devices: Sequence[int], size: Fraction) -> Fraction:
+        """Return the seconds of one call, in the faster way for its bytes."""
+        ways = self.ways(operation, len(devices), self.level(devices))
+        return min(latency + per_byte * size for latency, per_byte in ways)
+
+    def sum_of_layers(
+        self, operation: str, devices: Sequence[int], largest: Fraction
+    ) -> tuple[Fraction, Fraction]:
+        """Return a collective's terms, in the way that the largest layer takes over all devices."""
+        everywhere = self.ways(operation, len(devices), len(self.sizes) - 1)
+        totals = [latency + per_byte * largest for latency, per_byte in everywhere]
+        ways = self.ways(operation, len(devices), self.level(devices))
+        return ways[totals.index(min(totals))]
 
 
 class Oracle:
@@ -117,7 +136,8 @@ class Oracle:
         self.tp = self._by_stage("tp")
         self.sp = self._by_stage("sp")
         self.block = [tp * self.cp * self.ep for tp in self.tp]
-        self.wires = Wires(problem["cluster"]["network"]["levels"])
+        network = problem["cluster"]["network"]
+        self.wires = Wires(network["levels"], "tree" in network.get("algorithms", ()))
         self.layers = [
             (name, entry["type"])
             for entry in problem["model"]["layers"]
@@ -147,7 +167,11 @@ class Oracle:
 
     def profile(self, layer: int) -> Data:
         """Return a layer's profile in the configuration of its stage."""
-        kind, stage = self.layers[layer][1], self.stage_of(layer)
+        return self.profile_in(self.stage_of(layer), layer)
+
+    def profile_in(self, stage: int, layer: int) -> Data:
+        """Return a layer's profile in the configuration of any stage."""
+        kind = self.layers[layer][1]
         wanted = (self.b, self.tp[stage], self.cp, self.ep, self.sp[stage])
         for profile in self.problem["model"]["layer_types"][kind]["profiles"]:
             degrees = [profile.get(degree, 1) for degree in ("tp", "cp", "ep")]
@@ -228,8 +252,8 @@ class Oracle:
                 continue
             calls = []
             for devices in self.groups(replica, stage, collective["group"]):
-                latency, per_byte = self.wires.ring(collective["operation"], devices)
-                seconds = latency + per_byte * collective["bytes"]
+                size = exact(collective["bytes"])
+                seconds = self.wires.call(collective["operation"], devices, size)
                 calls.append(ps(max(Fraction(0), seconds - exact(collective.get("hidden_s", 0)))))
             total += max(calls) * collective.get("count", 1)
         return total
@@ -316,15 +340,14 @@ class Oracle:
         tied = self._tied()
         if not tied or last == 0 or stage not in (0, last):
             return 0
-        size = self.bytes_per_parameter["gradients"] * tied
+        size = self.bytes_per_parameter["gradients"] * Fraction(tied)
         if self.zero["dense"] >= 2:
             size /= self._shares("dense")
         times = []
         for replica in range(self.d):
             for rank in self.ranks(0):
                 pair = [self.device(replica, end, rank) for end in (0, last)]
-                latency, per_byte = self.wires.ring("all-reduce", pair)
-                times.append(ps(latency + per_byte * size))
+                times.append(ps(self.wires.call("all-reduce", pair, size)))
         return max(times)
 
     def _tied(self) -> int:
@@ -338,9 +361,13 @@ class Oracle:
         total = 0
         for operation, part, share, groups in self._once_a_batch(stage, rank, name):
             size = self.bytes_per_parameter[part] * share
+            largest = size * max(
+                self.profile_in(stage, layer).get(f"{name}_parameters", 0)
+                for layer in range(len(self.layers))
+            )
             times = []
             for group in groups:
-                latency, per_byte = self.wires.ring(operation, group)
+                latency, per_byte = self.wires.sum_of_layers(operation, group, largest)
                 times.append(ps(latency) + sum(ps(per_byte * size * count) for count in counts))
             total += max(times)
         return total
@@ -404,7 +431,10 @@ class Oracle:
                 for count in self._counts(stage, name):
                     for operation, part in calls:
                         if count:
-                            latency, per_byte = self.wires.ring(operation, group)
+                            # No all-reduce: there is but the ring.
+                            ((latency, per_byte),) = self.wires.ways(
+                                operation, len(group), self.wires.level(group)
+                            )
                             size = self.bytes_per_parameter[part] * count
                             time += ps(latency) + ps(per_byte * size)
                 times.append(time)

@@ -1,10 +1,19 @@
 """What a problem and its best plan make use of: the coverage of random problems."""
 
+from collections.abc import Collection
+from itertools import combinations
 from math import prod
 
 from nest_opt import solve
 from nest_opt.certify.brute_force import enumerate_plans
-from nest_opt.plan.evaluate import Costs, Evaluation, block_groups, hop_ends, placement_cell
+from nest_opt.plan.evaluate import (
+    Costs,
+    Evaluation,
+    block_groups,
+    evaluate,
+    hop_ends,
+    placement_cell,
+)
 from nest_opt.plan.placement import Placement
 from nest_opt.problem import Problem
 from nest_opt.problem.profile import GROUPS
@@ -45,7 +54,7 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
         and len(problem.search.order) == 2,
         "stages differ in tp": len({k.tp for k in placement.configurations}) > 1,
         "stages differ in sp": len({k.sp for k in placement.configurations}) > 1,
-        "layers in another order than listed": placement.layer_order is not None,
+        OTHER_ORDER: placement.layer_order is not None,
         f"schedule {placement.schedule.name}": True,
         "S > 1": placement.stages > 1,
         "d > 1": placement.replicas > 1,
@@ -81,6 +90,101 @@ def plan_features(problem: Problem, placement: Placement, evaluation: Evaluation
         },
     }
     return {name for name, holds in facts.items() if holds}
+
+
+OTHER_ORDER = "layers in another order than listed"
+# What any problem of the whole space may combine; of its best plans, any two should meet.
+MEETING = (
+    "tp > 1",
+    "cp > 1",
+    "ep > 1",
+    "sp",
+    "d > 1",
+    "order dp-inner",
+    "recompute full somewhere",
+    "recompute selective somewhere",
+    "schedule gpipe",
+    "schedule interleaved",
+    "schedule zb-h1",
+    "zero 1",
+    "zero 2",
+    "zero 3",
+    "zero of experts differs",
+    "zero in runs",
+    "tied ends exchange",
+    "tree counts",
+    "a call is hidden",
+    "memory binds",
+    "constraints bind",
+    "devices idle",
+    "stages differ",
+    OTHER_ORDER,
+)
+# No plan has both: one schedule and one level a plan, stages that differ have no chunks, and
+# stages of another order know neither chunks, nor ties, nor stages that differ.
+APART = (
+    *(
+        {OTHER_ORDER, other}
+        for other in ("schedule interleaved", "tied ends exchange", "stages differ")
+    ),
+    {"schedule gpipe", "schedule interleaved", "schedule zb-h1"},
+    {"zero 1", "zero 2", "zero 3"},
+    {"stages differ", "schedule interleaved"},
+)
+
+
+def meetings(features: Collection[str]) -> set[str]:
+    """Return which two features meet in a plan."""
+    here = [name for name in MEETING if name in features]
+    return {f"{one} + {other}" for one, other in combinations(here, 2)}
+
+
+def possible_meetings() -> set[str]:
+    """Return all that can meet."""
+    return {
+        f"{one} + {other}"
+        for one, other in combinations(MEETING, 2)
+        if not any({one, other} <= apart for apart in APART)
+    }
+
+
+def space_features(problem: Problem, placement: Placement, evaluation: Evaluation) -> set[str]:
+    """Return what of the whole space a best plan has, beyond `plan_features`."""
+    zero, name = placement.zero, placement.schedule.name
+    key = placement.microbatch, placement.configurations[-1]
+    tied = problem.model.types[-1].by_key[key].tied_parameters
+    is_exchanged = tied and problem.job.bytes_per_parameter.gradients
+    profiles = [kind.by_key[key] for kind in problem.model.used_types]
+    facts = {
+        f"zero {max(zero.dense, zero.expert)}": bool(zero),
+        "zero of experts differs": zero.dense != zero.expert,
+        "zero in runs": zero.instances > 1,
+        "zero chosen among levels": len(problem.zeros) > 1 and bool(zero),
+        "tied ends exchange": bool(is_exchanged) and placement.stages > 1,
+        "tied ends exchange shares": bool(is_exchanged)
+        and placement.stages > 1
+        and zero.dense >= 2,
+        "tied in one stage": bool(tied) and placement.stages == 1,
+        "expert parameters": any(profile.expert_parameters for profile in profiles),
+        "tree counts": tree_counts(problem, placement, evaluation),
+        "stages differ": len(set(placement.configurations)) > 1,
+        "a schedule chosen among several": len(problem.search.schedules) > 1,
+        f"{name} beats 1f1b": "1f1b" in problem.search.schedule and name != "1f1b",
+        "zb-h1 with sync in the value": name == "zb-h1" and sync_counts(evaluation),
+        "interleaved with m > S": name == "interleaved" and evaluation.rounds > placement.stages,
+        "three chunks": placement.schedule.chunks == 3,
+    }
+    return {name for name, holds in facts.items() if holds}
+
+
+def tree_counts(problem: Problem, placement: Placement, evaluation: Evaluation) -> bool:
+    """Whether the plan's value is another where all collectives take the ring."""
+    if "tree" not in problem.cluster.network.algorithms:
+        return False
+    network = problem.cluster.network.model_copy(update={"algorithms": ("ring",)})
+    cluster = problem.cluster.model_copy(update={"network": network})
+    costs = Costs(problem.model_copy(update={"cluster": cluster}))
+    return evaluate(costs, placement).value_ps != evaluation.value_ps
 
 
 def pitch_kind(problem: Problem, placement: Placement) -> str:
