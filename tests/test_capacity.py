@@ -69,3 +69,11 @@ def test_stashes_beyond_any_memory_do_not_overflow() -> None:
     assert not found.has_all()
     nothing = room(Layers(3, [1], 0, [0], [0]), 0, np.array([2**41]), np.array([0]))
     assert nothing.most.tolist() == [[3]]
+
+
+@pytest.mark.parametrize("free", [0, -(10**15), 10**12])
+def test_work_and_states_beyond_any_memory_do_not_overflow(free: int) -> None:
+    """With chunks by the thousand neither a byte short nor a petabyte leaves the range."""
+    ones = np.array([1])
+    for layers in (Layers(3, [1], 0, [1], [10**15]), Layers(3, [1], 2**53, [1], [0])):
+        assert room(layers, free, ones, 0 * ones, chunks=10**4).most.tolist() == [[0]]

@@ -120,11 +120,13 @@ def room(layers: Layers, free_bytes: int, in_flight: Array, hop_ps: Array, chunk
     """
     most = []
     for stash, work in zip(layers.stash_bytes, layers.work_bytes, strict=True):
+        if free_bytes < work:
+            most.append(0 * in_flight)
+            continue
         # More than fill the memory are one too many, however many they are.
-        most_held = chunks * free_bytes // stash + 1 if stash else 0
-        held = np.minimum(in_flight, most_held) * stash
-        each = chunks * layers.states_bytes + held
-        free = chunks * (free_bytes - work)
-        fits = np.where(each > 0, free // np.maximum(each, 1), layers.count)
-        most.append(np.clip(fits, 0, layers.count) if free_bytes >= work else 0 * in_flight)
+        full = chunks * free_bytes
+        held = np.minimum(in_flight, full // stash + 1 if stash else 0) * stash
+        each = min(chunks * layers.states_bytes, full + 1) + held
+        fits = chunks * (free_bytes - work) // np.maximum(each, 1)
+        most.append(np.clip(np.where(each > 0, fits, layers.count), 0, layers.count))
     return Room(layers, np.array(most), hop_ps)
