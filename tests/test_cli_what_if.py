@@ -67,7 +67,7 @@ def test_the_fullest_stage_is_that_of_verify(tmp_path: Path) -> None:
 
 def test_answers_are_rows_of_a_table() -> None:
     """Each row has the value, the change, the degrees and what is free, in 80 columns."""
-    texts = ("tp=8", "pp=1", "tp=2+pp=2+dp=2")
+    texts = ("tp=8", "pp=3", "tp=2+pp=2+dp=2")
     result = run("solve", *OPTIONS, *questions(*texts))
     data = run_json("solve", *OPTIONS, *questions(*texts))
     assert result.exit_code == 0
