@@ -173,8 +173,11 @@ def _of_stages(costs: Costs, source: CellSource, ends: Ends, modes: Modes) -> Ra
 
 
 def _groups(source: CellSource) -> list[Group]:
-    """Return all groups of cells, least bound first."""
-    groups = [bundle.group(rank) for bundle in source.bundles() for rank in range(len(bundle))]
+    """Return all groups of cells that may fit, least bound first."""
+    groups = [bundle.group(rank) for bundle in source.bundles() for rank in range(bundle.open())]
+    # What a bundle holds may stand for several groups, which its refinements tell apart.
+    for step in range(source.refinements):
+        groups = [better for group in groups for better in source.refined(group, step)]
     return sorted(groups, key=lambda group: (group.bound_ps, group.place))
 
 
