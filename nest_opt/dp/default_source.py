@@ -561,11 +561,6 @@ class DefaultSource:
         pins = self._restriction.pins
         return None if any(pin.least_stages > stages for pin in pins) else self.held_by(stages)
 
-    @property
-    def numbers_matter(self) -> bool:
-        """Whether layers are pinned to stages."""
-        return bool(self._restriction.pins)
-
     def held_by(self, stages: int) -> list[Held]:
         """Return the layers that each of S stages must hold, where pins want no more stages."""
         return [tuple(sorted(set(places))) if places else None for places in self._pinned(stages)]
