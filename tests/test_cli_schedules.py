@@ -258,3 +258,10 @@ def test_values_without_an_option_are_told_where_they_belong() -> None:
     assert found.exit_code == 2
     assert "extra arguments (chunks=2,4 zero=1): write --fix before each KEY=VALUE" in found.stderr
     assert "(more): remove what is not needed" in run("list", "models", "more").stderr
+
+
+def test_a_value_stated_twice_is_not_to_be_listed() -> None:
+    """Where one value is needed, the remedy is not to give several."""
+    found = run("export", "lp", "-o", "x.lp", *NAMED, "--cell", "tp=2,tp=4")
+    assert found.exit_code == 2
+    assert "--cell: found tp 2 times, 1 is allowed: keep one of its values" in found.stderr
