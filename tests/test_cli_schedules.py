@@ -265,3 +265,14 @@ def test_a_value_stated_twice_is_not_to_be_listed() -> None:
     found = run("export", "lp", "-o", "x.lp", *NAMED, "--cell", "tp=2,tp=4")
     assert found.exit_code == 2
     assert "--cell: found tp 2 times, 1 is allowed: keep one of its values" in found.stderr
+
+
+def test_nothing_to_interleave_says_what_the_schedule_takes() -> None:
+    """One stage, or more chunks than layers, is no placement; the report names the conditions."""
+    for values in ("pp=1", "chunks=99"):
+        found = run("solve", *NAMED, "--fix", "schedule=interleaved", "--fix", values, width=400)
+        assert found.exit_code == 1
+        assert "an interleaved schedule takes 2 stages or more" in found.stdout
+    other = run("solve", *NAMED, "--fix", "pp=16", "--fix", "dp=4", width=400)
+    assert other.exit_code == 1
+    assert "interleaved" not in other.stdout

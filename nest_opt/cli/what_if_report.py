@@ -20,8 +20,7 @@ from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 
 _Cells: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[str]]
 _NO_PLAN: _Cells = (("none", ""), (), ("",))
-# A question is worth this many characters in a line, whatever else there is.
-_LEAST_WIDTH = 12
+_BEST = "(best plan)"
 
 
 def what_if_report(best: SolveResult, answers: Sequence[WhatIf]) -> Iterator[RenderableType]:
@@ -30,7 +29,7 @@ def what_if_report(best: SolveResult, answers: Sequence[WhatIf]) -> Iterator[Ren
         return
     results = [best, *(answer.result for answer in answers if answer.result)]
     names = degree_names(result.plan for result in results)
-    rows = [("(best plan)", _cells(best, None, names))]
+    rows = [(_BEST, _cells(best, None, names))]
     for answer in answers:
         result = answer.result
         cells = _NO_PLAN if result is None else _cells(result, best.evaluation, names)
@@ -77,7 +76,7 @@ def fullest_stage(evaluation: Evaluation) -> tuple[int, StageEvaluation]:
 
 def _table(names: Sequence[str]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
-    table.add_column("what if", overflow="fold", min_width=_LEAST_WIDTH)
+    table.add_column("what if", overflow="fold", min_width=len(_BEST))
     for name in ("per batch", "change", *names, "free on the\nfullest stage"):
         add_plan_column(table, name)
     return table
