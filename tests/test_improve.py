@@ -18,6 +18,8 @@ from nest_opt.certify.brute_force import enumerate_cells, enumerate_plans
 from nest_opt.improvement import DIMENSIONS, Improvement, batch_terms
 from nest_opt.improvement.changes import open_dimensions
 from nest_opt.improvement.dimensions import NOT_CHANGED, known_values
+from nest_opt.improvement.spaces import Searches
+from nest_opt.improvement.spaces import space as part_of
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Placement
@@ -343,6 +345,26 @@ def test_degrees_without_a_held_mode_are_passed_over() -> None:
         values.append(found.evaluation.value_ps)
     by_name = {each.released: each for each in improve(problem, STATED).changes}
     assert by_name["microbatch",].value_ps == min(values)
+
+
+def test_stages_without_room_are_no_plan() -> None:
+    """Given stages that no degrees have room for are passed over, whatever bundle they are in."""
+    space = {"schedule": ["gpipe"]}
+    problem = sample(
+        layers=6, sizes=(4, 2), memory_bytes=50_000, search=space, job={"global_batch": 64}
+    )
+    held = {"pp": 2, "boundaries": (3, 6), "recompute": ("none", "none")}
+    assert Searches(problem).best(part_of(held)) is None
+
+
+def test_given_stages_are_tried_under_every_level() -> None:
+    """With stages and modes given, each ZeRO level that is held has its own plan."""
+    problem = sample(layers=6, sizes=(4, 2), search={"zero": [0, 1, 2, 3]})
+    held = {"pp": 2, "dp": 2, "boundaries": (3, 6), "recompute": ("none", "none")}
+    for level in range(4):
+        found = Searches(problem).best(part_of({**held, "zero": level}))
+        assert found is not None
+        assert found.plan.placement().zero.dense == level
 
 
 def test_a_trade_keeps_the_devices() -> None:

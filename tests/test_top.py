@@ -7,6 +7,10 @@ from samples import sample
 from nest_opt import InstanceError, Problem, solve, verify
 from nest_opt.api import MAX_TOP, SolveResult, solve_pipeline
 from nest_opt.certify.brute_force import best_of_cells, brute_force
+from nest_opt.dp.default_source import DefaultSource
+from nest_opt.dp.search import search
+from nest_opt.dp.source import Group
+from nest_opt.plan.evaluate import Costs
 from nest_opt.problem.validation import build
 
 SEEDS = range(60_000, 60_170)
@@ -127,6 +131,43 @@ def test_an_interrupt_keeps_what_there_is() -> None:
     found = {each.plan.placement() for each in result.plans}
     others = [v for v, placement in best_of_cells(problem) if placement not in found]
     assert result.rest_bound_ps <= min(others)
+
+
+class _Stopped(DefaultSource):
+    """Cells of which no more than so many bounds are taken before Ctrl-C comes."""
+
+    def __init__(self, costs: Costs, most: int) -> None:
+        super().__init__(costs)
+        self._left = most
+
+    def refined(self, group: Group, step: int) -> list[Group]:
+        if self._left == 0:
+            raise KeyboardInterrupt
+        self._left -= 1
+        return super().refined(group, step)
+
+
+@pytest.mark.parametrize("top", [1, 3])
+@pytest.mark.parametrize("degrees", [{"pp": [2], "dp": [1]}, {"pp": [2]}, {}])
+def test_an_interrupt_while_a_bound_is_taken_leaves_its_group_open(
+    degrees: dict[str, list[int]], top: int
+) -> None:
+    """Whichever bound Ctrl-C comes in, the bounds of the search are none above the best cells."""
+    space = {"schedule": ["1f1b", "zb-h1"], "zero": [0, 1], **degrees}
+    problem = sample(layers=6, search=space)
+    cells = best_of_cells(problem)
+    stopped = 0
+    while True:
+        result = search(_Stopped(Costs(problem), stopped), top=top)
+        if result.status == "optimal":
+            break
+        assert result.bound_ps is not None
+        assert result.rest_bound_ps is not None
+        assert result.bound_ps <= cells[0][0]
+        found = {each.placement for each in result.ranking}
+        assert result.rest_bound_ps <= min(v for v, each in cells if each not in found)
+        stopped += 1
+    assert stopped > 1
 
 
 @pytest.mark.parametrize(

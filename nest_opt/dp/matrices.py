@@ -369,14 +369,6 @@ class PairMatrices:
         """Return what an end of a pipeline of several stages pays for tied gradients: (66)."""
         return exchange_time(self._table, self._configuration, sharding, level)
 
-    def least_hop(self, level: int) -> int:
-        """Return the least time of a hop over a cut between two layers, 0 if there is none."""
-        return self._least_hops[level]
-
-    @cached_property
-    def _least_hops(self) -> list[int]:
-        return [min(hops[1:-1], default=0) for hops in self._costs.hop_ps]
-
     def has_sync(self, replicas: int) -> bool:
         """Whether any layer's parameters have several copies that sync once a batch."""
         sharding = self._sharding._replace(replicas=replicas)

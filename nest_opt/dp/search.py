@@ -202,20 +202,28 @@ class _Queue:
     def next(self, value_ps: int) -> Group | None:
         """Return the group of the least refined bound, or None if all exceed a value."""
         while self._heap and self._heap[0].bound_ps <= value_ps:
-            first = heappop(self._heap)
+            # It stays until what it stands for is open: an interrupt may come at any time.
+            first = self._heap[0]
             if first.bundle is not None:
                 self._open(first.bundle, first.step)
-                continue
-            assert first.group is not None
-            if first.step == self._source.refinements:
-                self._current = replace(first.group, bound_ps=first.bound_ps)
+            else:
+                assert first.group is not None
+                if first.step == self._source.refinements:
+                    self._current = replace(first.group, bound_ps=first.bound_ps)
+                else:
+                    self._refine(first.group, first.step, first.bound_ps)
+            heappop(self._heap)
+            if self._current is not None:
                 return self._current
-            better = self._source.refined(first.group, first.step)
-            if not better:
-                self.done += first.group.levels
-            for group in better:
-                self._push(max(group.bound_ps, first.bound_ps), group, first.step + 1)
         return None
+
+    def _refine(self, group: Group, step: int, bound_ps: int) -> None:
+        """Take the groups that a group stands for, with their next bounds."""
+        better = self._source.refined(group, step)
+        if not better:
+            self.done += group.levels
+        for part in better:
+            self._push(max(part.bound_ps, bound_ps), part, step + 1)
 
     def _open(self, bundle: Bundle, rank: int) -> None:
         """Take a bundle's group of a rank out of it."""

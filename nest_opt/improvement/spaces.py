@@ -173,11 +173,13 @@ def _of_stages(costs: Costs, source: CellSource, ends: Ends, modes: Modes) -> Ra
 
 
 def _groups(source: CellSource) -> list[Group]:
-    """Return all groups of cells that may fit, least bound first."""
-    groups = [bundle.group(rank) for bundle in source.bundles() for rank in range(bundle.open())]
-    # What a bundle holds may stand for several groups, which its refinements tell apart.
-    for step in range(source.refinements):
-        groups = [better for group in groups for better in source.refined(group, step)]
+    """Return all groups of cells that may fit, each of one ZeRO level, least bound first."""
+    groups = [
+        group
+        for bundle in source.bundles()
+        for rank in range(bundle.open())
+        for group in source.refined(bundle.group(rank), 0)
+    ]
     return sorted(groups, key=lambda group: (group.bound_ps, group.place))
 
 
