@@ -11,7 +11,7 @@ from samples import problem_data
 
 from nest_opt import api
 from nest_opt.cli.progress import SearchProgress
-from nest_opt.cli.units import bytes_text, number_text, seconds_text
+from nest_opt.cli.units import bytes_text, change_text, seconds_text
 
 OPTIONS = ("--model", "bert-large", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 64)
 
@@ -81,7 +81,7 @@ def test_answers_are_rows_of_a_table() -> None:
         assert row == [
             text,
             *seconds_text(int(answer["objective"]["value_ps"])).split(),
-            f"+{number_text(100 * answer['change'], 3)}%",
+            change_text(answer["change"]),
             *(str(degrees[name]) for name in ("microbatch", "tp", "cp", "ep")),
             "on" if degrees["sp"] else "off",
             *(str(degrees[name]) for name in ("dp", "pp")),
