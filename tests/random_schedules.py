@@ -31,8 +31,9 @@ def random_scheduled_placement(
     Stages are two or more.
     """
     layers = len(problem.model.ids)
+    plain = with_schedules(problem, "1f1b")
     for _ in range(_TRIES):
-        placement = random_placement(rng, problem)
+        placement = random_placement(rng, plain)
         if placement is None:
             return None
         schedule = Schedule(name, rng.choice(CHUNKS) if name == "interleaved" else 1)

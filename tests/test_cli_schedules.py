@@ -1,6 +1,7 @@
 """Reports on plans of every schedule: terms, tables, JSON and the simulated time."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,77 @@ def test_tables_of_plans_name_schedules_where_they_differ() -> None:
     cells = [degree_cells(plan, names)[-1] for plan in plans]
     assert cells == ["1f1b", "gpipe", "interleaved x2", "zb-h1"]
     assert len(degree_cells(plans[0], names)) == len(names)
+
+
+NAMED = ("--model", "llama-2-7b", "--cluster", "dgx-h100", "--devices", 32, "--global-batch", 256)
+WIDE = (
+    *(*NAMED, "--fix", "schedule=1f1b,interleaved,zb-h1", "--fix", "chunks=2,4"),
+    *("--fix", "zero=0,1,3", "--fix", "zero_instances=1,2"),
+)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--top", 12),
+        ("--what-if", "schedule=interleaved+chunks=2", "--what-if", "dp=32+zero=0"),
+    ],
+)
+def test_tables_too_wide_for_the_terminal_lose_nothing(asked: tuple[object, ...]) -> None:
+    """In 80 columns every degree is in the table or below it, and no cell is cut."""
+    narrow, wide = (run("solve", *WIDE, *asked, width=width) for width in (80, 200))
+    assert narrow.exit_code == 0
+    assert "…" not in narrow.stdout
+    assert max(map(len, narrow.stdout.splitlines())) <= 80
+    shared = [line for line in narrow.stdout.splitlines() if line.startswith("the same in all")]
+    assert ["cp 1" in line for line in shared] == [True]
+    assert "the same in all" not in wide.stdout
+    assert "interleaved x2" in wide.stdout
+    if "--what-if" not in asked:
+        chunked = [len(re.findall(r"interleaved x\d", each.stdout)) for each in (narrow, wide)]
+        assert chunked[0] == chunked[1]
+
+
+def test_a_question_is_whole_in_a_narrow_table() -> None:
+    """The column of what was asked folds, and keeps every character."""
+    text = "schedule=interleaved+chunks=4+zero=3"
+    report = run("solve", *WIDE, "--what-if", text).stdout
+    lines = report.split("what if ")[1].split("the same in all")[0].splitlines()
+    row = next(place for place, line in enumerate(lines) if line.startswith(" (best plan)"))
+    width = lines[row].index(lines[row].removeprefix(" (best plan)").lstrip())
+    assert "".join(line[:width].strip() for line in lines[row + 1 :]) == text
+
+
+def test_a_change_from_nothing_names_its_value() -> None:
+    """What was not sharded had no runs of replicas: only the new number is told."""
+    report = run(
+        "improve", *NAMED, "--fix", "zero=0,1", "--from", "tp=2,pp=4,dp=4,zero=0", width=120
+    )
+    assert report.exit_code == 0
+    assert "zero 0 -> 1 (zero_instances 1)" in " ".join(report.stdout.split())
+
+
+def test_values_without_an_option_are_told_where_they_belong() -> None:
+    """A second KEY=VALUE after one --fix is refused, with what to write."""
+    found = run("solve", *WIDE, "problem.json", "chunks=2,4", "zero=1")
+    assert found.exit_code == 2
+    assert "extra arguments (chunks=2,4 zero=1): write --fix before each KEY=VALUE" in found.stderr
+    assert "(more): remove what is not needed" in run("list", "models", "more").stderr
+
+
+def test_a_value_stated_twice_is_not_to_be_listed() -> None:
+    """Where one value is needed, the remedy is not to give several."""
+    found = run("export", "lp", "-o", "x.lp", *NAMED, "--cell", "tp=2,tp=4")
+    assert found.exit_code == 2
+    assert "--cell: found tp 2 times, 1 is allowed: keep one of its values" in found.stderr
+
+
+def test_nothing_to_interleave_says_what_the_schedule_takes() -> None:
+    """One stage, or more chunks than layers, is no placement; the report names the conditions."""
+    for values in ("pp=1", "chunks=99"):
+        found = run("solve", *NAMED, "--fix", "schedule=interleaved", "--fix", values, width=400)
+        assert found.exit_code == 1
+        assert "an interleaved schedule takes 2 stages or more" in found.stdout
+    other = run("solve", *NAMED, "--fix", "pp=16", "--fix", "dp=4", width=400)
+    assert other.exit_code == 1
+    assert "interleaved" not in other.stdout

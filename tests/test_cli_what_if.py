@@ -11,7 +11,7 @@ from samples import problem_data
 
 from nest_opt import api
 from nest_opt.cli.progress import SearchProgress
-from nest_opt.cli.units import bytes_text, number_text, seconds_text
+from nest_opt.cli.units import bytes_text, change_text, seconds_text
 
 OPTIONS = ("--model", "bert-large", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 64)
 
@@ -67,7 +67,7 @@ def test_the_fullest_stage_is_that_of_verify(tmp_path: Path) -> None:
 
 def test_answers_are_rows_of_a_table() -> None:
     """Each row has the value, the change, the degrees and what is free, in 80 columns."""
-    texts = ("tp=8", "pp=1", "tp=2+pp=2+dp=2")
+    texts = ("tp=8", "pp=3", "tp=2+pp=2+dp=2")
     result = run("solve", *OPTIONS, *questions(*texts))
     data = run_json("solve", *OPTIONS, *questions(*texts))
     assert result.exit_code == 0
@@ -81,7 +81,7 @@ def test_answers_are_rows_of_a_table() -> None:
         assert row == [
             text,
             *seconds_text(int(answer["objective"]["value_ps"])).split(),
-            f"+{number_text(100 * answer['change'], 3)}%",
+            change_text(answer["change"]),
             *(str(degrees[name]) for name in ("microbatch", "tp", "cp", "ep")),
             "on" if degrees["sp"] else "off",
             *(str(degrees[name]) for name in ("dp", "pp")),

@@ -90,10 +90,10 @@ def parse_fixes(texts: Sequence[str], option: str = "--fix") -> dict[str, tuple[
                 f"{', '.join(DIMENSIONS)} (b for microbatch): correct it, as in {option} tp=8"
             )
         if name in fixes:
-            raise click.UsageError(
-                f"{option}: found {name} 2 times, 1 is allowed: "
-                f"give its values together, as in {option} {name}=A,B"
-            )
+            remedy = f"give its values together, as in {option} {name}=A,B"
+            if option == "--cell":
+                remedy = "keep one of its values"
+            raise click.UsageError(f"{option}: found {name} 2 times, 1 is allowed: {remedy}")
         fixes[name] = tuple(_value(name, value.strip(), option) for value in values.split(","))
         if name in SINGLE and len(fixes[name]) > 1:
             raise click.UsageError(

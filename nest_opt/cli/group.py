@@ -73,7 +73,7 @@ def _fail(ctx: click.Context, error: NestOptError | click.UsageError) -> NoRetur
     code = EXIT_DEFECT if isinstance(error, ConsistencyError) else EXIT_INPUT
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else ctx.command_path
-        message, hint = error.format_message(), f"usage: see {command} --help"
+        message, hint = _usage_text(error), f"usage: see {command} --help"
     else:
         message, hint = str(error), ""
     if code == EXIT_DEFECT:
@@ -84,6 +84,19 @@ def _fail(ctx: click.Context, error: NestOptError | click.UsageError) -> NoRetur
     if "--json" in ctx.meta["arguments"]:
         click.echo(json.dumps({"status": "error", "error": message}, indent=1))
     ctx.exit(code)
+
+
+def _usage_text(error: click.UsageError) -> str:
+    """Return a message, with what to do about arguments that were left over."""
+    message = error.format_message()
+    if not message.startswith("Got unexpected extra argument"):
+        return message
+    takes_fixes = error.ctx is not None and any(
+        parameter.name == "fixes" for parameter in error.ctx.command.params
+    )
+    if takes_fixes and "=" in message:
+        return f"{message}: write --fix before each KEY=VALUE, as in --fix tp=8 --fix pp=4"
+    return f"{message}: remove what is not needed"
 
 
 def _forget_standard_output() -> None:

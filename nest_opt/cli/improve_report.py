@@ -136,6 +136,8 @@ def _moves_text(each: Change) -> str:
     moved = {move.dimension for move in each.moves}
     left_out = BOUNDARIES if "pp" in moved else None
     text = ", ".join(str(move) for move in each.moves if move.dimension != left_out)
+    # Of a plan that is wrong in its claim alone.
+    text = text or "none"
     return f"{text} ({', '.join(along)})" if along else text
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nest_opt.api import RankedPlan, SolveResult
+from nest_opt.cli.fitting import PlansTable
 from nest_opt.cli.stage_table import by_stage
 from nest_opt.cli.units import (
     bytes_text,
@@ -20,6 +21,8 @@ from nest_opt.memory_front import FrontResult
 from nest_opt.plan.plan import Plan
 from nest_opt.problem.zero import zero_of
 
+# Columns whose cells or heads have several words.
+_SEVERAL_WORDS = ("zero", "schedule", "inner,\npitch", "least\nfree", "free on the\nfullest stage")
 DEGREES = ("b", "tp", "cp", "ep", "sp", "dp", "pp")
 
 
@@ -61,14 +64,23 @@ def _map_text(plan: Plan) -> str:
     return f"{plan.order.removesuffix('-inner')} {plan.pitch}"
 
 
+def _device_cells(plan: Plan) -> tuple[str, str]:
+    return _map_text(plan), f"{plan.placement().device_map.devices_used:,}"
+
+
 def plan_table(*columns: str) -> Table:
     """Return an empty table of these columns."""
     # One more column fits in 80 characters only if all are closer together.
     gap = 0 if "zero" in columns else 1
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap), collapse_padding=True)
     for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+        add_plan_column(table, name)
     return table
+
+
+def add_plan_column(table: Table, name: str) -> None:
+    """Add a column of a table of plans; those of several words fold before others are cut."""
+    table.add_column(name, justify="right", no_wrap=name not in _SEVERAL_WORDS, overflow="fold")
 
 
 def excess(each: RankedPlan, first: RankedPlan) -> float | None:
@@ -80,21 +92,24 @@ def excess(each: RankedPlan, first: RankedPlan) -> float | None:
 def ranking_report(result: SolveResult) -> Iterator[RenderableType]:
     """Yield a table of the best plans, and what is known of all others."""
     names = degree_names(each.plan for each in result.plans)
-    table = plan_table(
-        "#", "per batch", "change", *names, "inner,\npitch", "devices", "least\nfree"
+    yield PlansTable(
+        lambda kept: plan_table(
+            "#", "per batch", "change", *kept, "inner,\npitch", "devices", "least\nfree"
+        ),
+        names,
+        [
+            (
+                (
+                    str(rank),
+                    seconds_text(each.evaluation.value_ps),
+                    change_text(excess(each, result.plans[0])),
+                ),
+                degree_cells(each.plan, names),
+                (*_device_cells(each.plan), bytes_text(each.free_bytes)),
+            )
+            for rank, each in enumerate(result.plans, start=1)
+        ],
     )
-    for rank, each in enumerate(result.plans, start=1):
-        plan = each.plan
-        table.add_row(
-            str(rank),
-            seconds_text(each.evaluation.value_ps),
-            change_text(excess(each, result.plans[0])),
-            *degree_cells(plan, names),
-            _map_text(plan),
-            f"{plan.placement().device_map.devices_used:,}",
-            bytes_text(each.free_bytes),
-        )
-    yield table
     yield Text(_rest_text(result))
     yield Text()
 
@@ -110,18 +125,22 @@ def _rest_text(result: SolveResult) -> str:
 def front_report(found: FrontResult) -> Iterator[RenderableType]:
     """Yield a table of the memory-time front, and what is known below it."""
     names = degree_names(each.plan for each in found.points)
-    table = plan_table("memory", "per batch", "change", *names, "inner,\npitch", "devices")
-    for each in found.points:
-        plan = each.plan
-        table.add_row(
-            bytes_text(each.peak_bytes),
-            seconds_text(each.evaluation.value_ps),
-            change_text(excess(each, found.points[0])),
-            *degree_cells(plan, names),
-            _map_text(plan),
-            f"{plan.placement().device_map.devices_used:,}",
-        )
-    yield table
+    yield PlansTable(
+        lambda kept: plan_table("memory", "per batch", "change", *kept, "inner,\npitch", "devices"),
+        names,
+        [
+            (
+                (
+                    bytes_text(each.peak_bytes),
+                    seconds_text(each.evaluation.value_ps),
+                    change_text(excess(each, found.points[0])),
+                ),
+                degree_cells(each.plan, names),
+                _device_cells(each.plan),
+            )
+            for each in found.points
+        ],
+    )
     yield Text(_below_text(found))
     yield Text()
 

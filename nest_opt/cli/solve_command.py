@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     metavar="KEY=VALUE[,VALUE]",
     multiple=True,
     help="Search only these values of microbatch (b), tp, cp, ep, sp, dp, pp, recompute, order, "
-    "pitch, zero, per_stage or layer_order, as in --fix tp=8. Repeatable.",
+    "pitch, schedule, chunks, zero, zero_expert, zero_instances, per_stage or layer_order, "
+    "as in --fix tp=8. Repeatable.",
 )
 @runtime_option
 @click.option(

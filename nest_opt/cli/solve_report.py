@@ -154,7 +154,7 @@ def infeasible_report(
 ) -> Iterator[RenderableType]:
     """Yield why there is no plan, and what would help."""
     if why.stage is None or why.case is None:
-        yield _no_placement(why, fewest)
+        yield _no_placement(result.problem, why, fewest)
         yield from conflict_facts(result.problem, why.conflict)
         return
     stage, case = why.stage, why.case
@@ -204,7 +204,7 @@ def _memory_terms(stage: StageEvaluation) -> Table:
     return table
 
 
-def _no_placement(why: Failure, fewest: str | None) -> Text:
+def _no_placement(problem: Problem, why: Failure, fewest: str | None) -> Text:
     text = Text("infeasible: ", style="bold red")
     text.append(shortage_text(why), style="bold")
     if why.reason == "unknown":
@@ -214,7 +214,13 @@ def _no_placement(why: Failure, fewest: str | None) -> Text:
     if why.devices is not None:
         more = f"; on {count_text(why.devices, 'device')} in a larger network there is one"
         return text.append(more)
-    return text.append("; allow more degrees, or take a constraint away")
+    text.append("; allow more degrees, or take a constraint away")
+    if problem.search.schedule == ("interleaved",):
+        text.append(
+            " (an interleaved schedule takes 2 stages or more, a multiple of them in rounds, and "
+            "no more chunks than layers)"
+        )
+    return text
 
 
 def _remedies(result: SolveResult, why: Failure, fewest: str | None) -> Iterator[str]:

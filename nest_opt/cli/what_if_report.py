@@ -1,6 +1,7 @@
 """What is said of `--what-if`: a table with one row for each question."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -10,30 +11,34 @@ from rich.text import Text
 from nest_opt.api import SolveResult
 from nest_opt.cli.console import printable
 from nest_opt.cli.explain import failure, shortage_text
-from nest_opt.cli.plan_table import degree_cells, degree_names
+from nest_opt.cli.fitting import PlansTable
+from nest_opt.cli.plan_table import add_plan_column, degree_cells, degree_names
 from nest_opt.cli.stage_table import facts
 from nest_opt.cli.units import bytes_text, change_text, seconds_text
 from nest_opt.cli.what_if import WhatIf
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
+
+_Cells: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[str]]
+_NO_PLAN: _Cells = (("none", ""), (), ("",))
+_BEST = "(best plan)"
 
 
 def what_if_report(best: SolveResult, answers: Sequence[WhatIf]) -> Iterator[RenderableType]:
     """Yield a table of the best plan and of every answer, and why some have no plan."""
     if not answers:
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
-    table.add_column("what if", overflow="fold")
     results = [best, *(answer.result for answer in answers if answer.result)]
     names = degree_names(result.plan for result in results)
-    for name in ("per batch", "change", *names, "free on the\nfullest stage"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("(best plan)", *_cells(best, None, names))
+    rows = [(_BEST, _cells(best, None, names))]
     for answer in answers:
-        cells = ["none"]
-        if answer.result is not None:
-            cells = _cells(answer.result, best.evaluation, names)
-        table.add_row(printable(answer.question.text), *cells)
-    yield table
+        result = answer.result
+        cells = _NO_PLAN if result is None else _cells(result, best.evaluation, names)
+        rows.append((printable(answer.question.text), cells))
+    yield PlansTable(
+        _table,
+        names,
+        [((text, *before), degrees, after) for text, (before, degrees, after) in rows],
+    )
     reasons = {
         printable(answer.question.text): reason
         for answer in answers
@@ -69,14 +74,22 @@ def fullest_stage(evaluation: Evaluation) -> tuple[int, StageEvaluation]:
     return number, evaluation.stages[number]
 
 
-def _cells(result: SolveResult, best: Evaluation | None, names: Sequence[str]) -> list[str]:
+def _table(names: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    table.add_column("what if", overflow="fold", min_width=len(_BEST))
+    for name in ("per batch", "change", *names, "free on the\nfullest stage"):
+        add_plan_column(table, name)
+    return table
+
+
+def _cells(result: SolveResult, best: Evaluation | None, names: Sequence[str]) -> _Cells:
+    """Return the cells of a row before the degrees, theirs, and that after them."""
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
-        return ["none"]
+        return _NO_PLAN
     _, stage = fullest_stage(evaluation)
-    return [
-        seconds_text(evaluation.value_ps),
-        change_text(change(result, best)),
-        *degree_cells(plan, names),
-        bytes_text(stage.usable_bytes - stage.memory_bytes),
-    ]
+    return (
+        (seconds_text(evaluation.value_ps), change_text(change(result, best))),
+        degree_cells(plan, names),
+        (bytes_text(stage.usable_bytes - stage.memory_bytes),),
+    )

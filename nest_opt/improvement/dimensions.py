@@ -189,6 +189,9 @@ class Move:
 
     def __str__(self) -> str:
         text = BY_NAME[self.dimension].text
+        if self.before is None:
+            # Nothing was sharded, or interleaved: there were no runs, or chunks.
+            return f"{self.dimension} {text(self.after)}"
         return f"{self.dimension} {text(self.before)} -> {text(self.after)}"
 
 

@@ -31,8 +31,8 @@ def first_cell(costs: Costs, family: FamilyName = "aligned") -> ProgramCell:
     fitting = [(bound, cell) for bound, cell in bounds if bound is not None]
     if not fitting:
         raise ModelError(
-            "no cell to export: found no degrees under which each layer fits the memory, one is "
-            "needed: see `solve` for what is missing"
+            "no cell to export: found no degrees that the search space and the devices leave and "
+            "under which each layer fits the memory, one is needed: see `solve` for what is missing"
         )
     return min(fitting, key=lambda entry: entry[0])[1]
 
