@@ -432,10 +432,14 @@ def test_reports_say_what_is_sharded(tmp_path: Path) -> None:
     data = with_experts(nodes_of(zero=[1], zero_expert=[0], zero_instances=[2], dp=[4]))
     path = write(tmp_path / "problem.json", {"format": "nest-opt-problem", "version": 1, **data})
     assert ", zero 1/0 x2\n" in run("solve", path).stdout
-    for option in (("--top", 2), ("--what-if", "dp=4")):
-        report = run("solve", path, *option)
-        assert re.search(r" pp +zero ", report.stdout)
-        assert re.search(r" 4 +\d +1/0 x2 ", report.stdout)
+    ranked = run("solve", path, "--top", 2).stdout
+    assert re.search(r" pp +zero ", ranked)
+    assert re.search(r" 4 +1 +1/0 x2 ", ranked)
+    # What all rows share stands below the table.
+    assert ", dp 4, pp 1, zero 1/0 x2\n" in run("solve", path, "--what-if", "dp=4").stdout
+    varied = run("solve", path, "--what-if", "zero=2").stdout
+    assert re.search(r"\(best plan\) .* 1/0 x2 ", varied)
+    assert re.search(r" zero=2 .* 2/0 x2 ", varied)
     assert "zero" not in run("solve", path, "--top", 2, "--fix", "zero=0").stdout
     found = run_json("solve", path, "--what-if", "zero=2")
     assert found["plan"]["zero"] == {"dense": 1, "expert": 0, "instances": 2}
