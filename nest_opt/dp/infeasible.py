@@ -138,9 +138,8 @@ def _compare(
 
 def _worth_a_look(source: CellSource, case: MemoryCase, known: _Known) -> list[int]:
     """Return the S of a case that have room where less memory, or fewer devices, are of use."""
-    found = {}
+    found, devices = {}, _devices_to_beat(source, case, known)
     for stages in (case.most_stages, case.most_stages + 1):
-        devices = _devices_to_beat(source, case, known)
         useful = _useful_bytes(case, stages, known.closest, devices)
         found[stages] = source.stages_with_room(case, useful - 1)
     here, beyond = found.values()

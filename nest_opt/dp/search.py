@@ -1,7 +1,6 @@
 """The outer search: groups of cells, best bound first, until nothing can win."""
 
 from bisect import insort
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Literal, NamedTuple
@@ -9,6 +8,7 @@ from typing import Literal, NamedTuple
 from nest_opt.dp.source import Bundle, CellSource, Group
 from nest_opt.dp.thresholds import least_value, smallest_ends
 from nest_opt.plan.placement import Cell, Placement
+from nest_opt.plan.progress import Progress
 
 Status = Literal["optimal", "infeasible", "interrupted"]
 
@@ -108,7 +108,7 @@ class _Incumbents:
 
 def search(
     source: CellSource,
-    progress: Callable[[int, int, int | None], None] | None = None,
+    progress: Progress | None = None,
     top: int = 1,
 ) -> SearchResult:
     """Find the best placement of a cost model's cells, or of each of the best cells.
