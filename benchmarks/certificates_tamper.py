@@ -56,10 +56,10 @@ from nest_opt.certify import checker  # noqa: E402
 
 # One certificate in three is of the free family.
 FAMILIES = ("aligned", "aligned", "free")
-MOST_VALUES = 1000
+MOST_VALUES = 500
 # The share of damaged files among what is altered further.
 TEXT_SHARE = 0.2
-WATCH_S = 120
+WATCH_S = 40
 OUTCOMES = ("refused", "valid", "unread", "finding")
 
 Tally = Counter[tuple[str, str, str]]

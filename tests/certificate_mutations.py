@@ -12,7 +12,6 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import cycle
@@ -340,7 +339,7 @@ def judge(sample: Sample, mutant: Mutant, seconds: float = 120) -> Judged:
     """Return what the checker makes of a mutant, and whether that is right."""
     try:
         with watchdog(seconds):
-            verdict = checker.check(deepcopy(mutant.data))
+            verdict = checker.check(mutant.data)
     except checker.RefusedError as error:
         return Judged("refused", message_class(str(error)))
     except HangError:

@@ -95,7 +95,7 @@ def _settle(proofs: Proofs, group: Group) -> list[Entry]:
     if space.schedules[group.schedule][1] > 1:
         if proofs.chunks(group, None):
             return [{"proof": "chunks"}]
-        maps = _maps(space, group)
+        maps = _maps(proofs, group)
         if all(proofs.chunks(group, steps) for steps in maps.values()):
             return [{"proof": "chunks", "maps": [list(name) for name in maps]}]
         raise _unsettled(proofs, group)
@@ -108,7 +108,7 @@ def _settle(proofs: Proofs, group: Group) -> list[Entry]:
 def _by_map(proofs: Proofs, group: Group) -> list[Entry]:
     """Return an entry for all device maps with the same thresholds."""
     by_thresholds: dict[tuple[int, ...], list[list[Any]]] = {}
-    maps = _maps(proofs.space, group)
+    maps = _maps(proofs, group)
     for name, steps in maps.items():
         sync_ps = slabs(proofs, group, steps)
         if sync_ps is None:
@@ -122,10 +122,12 @@ def _by_map(proofs: Proofs, group: Group) -> list[Entry]:
     ]
 
 
-def _maps(space: Space, group: Group) -> dict[tuple[str, int], Steps]:
+def _maps(proofs: Proofs, group: Group) -> dict[tuple[str, int], Steps]:
     """Return the device maps of a group, one of those that are equal."""
+    space = proofs.space
     if space.family != "aligned":
-        return {}
+        # Entries are about all placements at once, and that did not do.
+        raise _unsettled(proofs, group)
     kept = {space.same(group, steps): name for name, steps in space.maps(group).items()}
     return {name: space.maps(group)[name] for name in kept.values()}
 
