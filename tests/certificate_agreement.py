@@ -262,29 +262,28 @@ def compare_intervals(
     proofs = pair.proofs(None)
     _, weigh = proofs.of(group)
     stages, chain = proofs.stages(group, steps), source.chain(cell)
-    of, n = (group.pair, group.zero, group.replicas), len(pair.table.rows)
+    if stages is None:
+        none = any(int(time.min()) >= INFINITE for time in chain.time)
+        compared.expect("a level is forbidden to both", none, (group, steps))
+        return
+    n, lows, rows = len(pair.table.rows), {0}, proofs.chain(group, stages, ENDLESS)
     for i in range(group.stages):
-        position = group.stages - 1 - i
-        load, fill = chain.time[position], (chain.fill or chain.time)[position]
-        # No stage ends at a cut that is forbidden, so that none begins there either.
-        firsts = [low for low in range(n) if not low or low not in pair.space.rules.interval_cuts]
+        left = group.stages - 1 - i
+        load, fill = chain.time[left], (chain.fill or chain.time)[left]
         # Where loads are no matrix of their own, they are so many times F.
         times = 1 if chain.fill is not None else weigh.of_time
         theirs = {
             (low, high): (
                 times * int(load[low, high]),
                 weigh.total * int(fill[low, high]),
-                0 if chain.sync is None else int(chain.sync[position][low, high]),
+                0 if chain.sync is None else int(chain.sync[left][low, high]),
             )
-            for low in firsts
-            for high in range(low + 1, n + 1)
-            if load[low, high] < INFINITE and (i or low == 0) and (position or high == n)
+            for low in lows
+            for high in range(low + 1, n - left + 1)
+            if load[low, high] < INFINITE and (left or high == n)
         }
         ours = {
-            (low, high): tuple(costs)
-            for low in (firsts if i else (0,))
-            for high, *costs in ([] if stages is None else proofs.row(of, weigh, stages[i], ENDLESS, low))
-            if position or high == n
+            (low, high): tuple(costs) for low, row in rows[i].items() for high, *costs in row
         }
         compared.counts["intervals"] += len(ours)
         differ = [at for at in {**ours, **theirs} if ours.get(at) != theirs.get(at)]
@@ -293,6 +292,7 @@ def compare_intervals(
             not differ,
             [(group, steps, i, at, ours.get(at), theirs.get(at)) for at in differ[:1]],
         )
+        lows = {high for _, high in theirs}
 
 
 def value_of(source: DefaultSource, cell: Cell) -> int | None:
