@@ -93,7 +93,11 @@ def _judged_text(sample: Sample, rng: random.Random) -> tuple[Mutant, Judged]:
         path = Path(folder) / "certificate.json"
         path.write_bytes(raw)
         try:
-            with watchdog(WATCH_S), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            with (
+                watchdog(WATCH_S),
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(err),
+            ):
                 code = checker.main([str(path)])
         except HangError:
             return mutant, Judged("finding", f"runs for more than {WATCH_S} s")
@@ -125,7 +129,9 @@ def _damaged(raw: bytes, rng: random.Random) -> tuple[str, bytes]:
             key = rng.choice((b'"claim"', b'"table"', b'"evidence"', b'"version"'))
             return "key twice", raw.replace(b"{", b"{" + key + b": 1, ", 1)
         case 4:
-            number = rng.choice((b"NaN", b"-Infinity", b"1e999", b"9" * 41, b"9" * 5000, b"-0", b"1.0"))
+            number = rng.choice(
+                (b"NaN", b"-Infinity", b"1e999", b"9" * 41, b"9" * 5000, b"-0", b"1.0")
+            )
             return "other number", _with_number(raw, number, rng)
         case 5:
             return "deeply nested", b"[" * 10**5 if rng.random() < 0.5 else b'{"a":' * 10**5
@@ -169,7 +175,9 @@ def told(tally: Tally) -> list[Table]:
     """Return the tables of what came out, by kind and by message."""
     by_kind = Table("kind", "mutants", *OUTCOMES, title="Mutants by kind")
     for kind in sorted({kind for kind, _, _ in tally}):
-        of = [sum(n for (k, o, _), n in tally.items() if (k, o) == (kind, name)) for name in OUTCOMES]
+        of = [
+            sum(n for (k, o, _), n in tally.items() if (k, o) == (kind, name)) for name in OUTCOMES
+        ]
         by_kind.add_row(kind, *map(str, (sum(of), *of)))
     by_why = Table("outcome", "mutants", "class of message", title="Why")
     whys: Counter[tuple[str, str]] = Counter()

@@ -175,7 +175,9 @@ def with_digests(data: Any) -> Any:
     return {**data, **own}
 
 
-def changes(container: Any, key: Any, pools: dict[Any, list[Any]], rng: random.Random) -> list[Change]:
+def changes(
+    container: Any, key: Any, pools: dict[Any, list[Any]], rng: random.Random
+) -> list[Change]:
     """Return every way to alter one value."""
 
     def to(value: Any) -> Callable[[Any, Any], None]:
