@@ -2,15 +2,16 @@
 
     python benchmarks/certificates_soundness.py --count 2000 --seed 0
 
-Every problem draws from the whole space at once (`tests/whole_space.py`), and is looked at under
-one of the three objectives in turn, or under all with `--all-objectives`. The search's optimum must be provable and the proof accepted; one more must
-not be provable, nor accepted with the same evidence or with one proof for everything; the
-same of single device maps and groups, where it is accepted of each proof alone. Checker and
-brute force must have the same cells, checker and search the same load, fill and sync for
-every interval of random cells. One problem in `--brute` is solved by brute force as
-well. Then, on `--free` problems where it matters where devices are, what is proved of the free family is
-held against the integer program. Problems that the checker does not know are counted and left
-out. Prints how often each comparison was made; exits with 1 if one fails.
+Every problem draws from the whole space at once (`tests/whole_space.py`), and is looked at
+under one of the three objectives in turn, or under all with `--all-objectives`. The search's
+optimum must be provable and the proof accepted; one more must not be provable, nor accepted
+with the same evidence or with one proof for everything; likewise of single device maps and
+groups, where each proof is asked alone. Checker and brute force must have the same cells,
+checker and search the same load, fill and sync for every interval of random cells. One problem
+in `--brute` is solved by brute force as well. Then, on `--free` problems where it matters where
+devices are, what is proved of the free family is held against the integer program. Problems that
+the checker does not know are counted and left out. Prints how often each comparison was made;
+exits with 1 if one fails.
 """
 
 import argparse
@@ -35,9 +36,9 @@ from certificate_agreement import (  # noqa: E402
     Compared,
     compare_all,
     compare_free,
+    uniform_free_data,
 )
 from certificate_mutations import best_value  # noqa: E402
-from free_instances import free_data  # noqa: E402
 from whole_space import whole_space_data  # noqa: E402
 
 from nest_opt import InstanceError, Problem  # noqa: E402
@@ -76,13 +77,6 @@ def free(seed: int) -> tuple[int, Compared]:
     except Exception:  # As above.
         compared.differences.append(traceback.format_exc(limit=-3))
     return seed, compared
-
-
-def uniform_free_data(seed: int) -> dict[str, Any]:
-    """Return a seed's problem without what may differ by stage, which has no certificates."""
-    data = free_data(seed)
-    search = {key: value for key, value in data["search"].items() if key != "per_stage"}
-    return {**data, "search": search}
 
 
 def main() -> int:

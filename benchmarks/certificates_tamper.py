@@ -10,7 +10,7 @@ Then several values at once, parts of another certificate, and damage to the tex
 file, until there are `--count` mutants and `--certificates` certificates. Each mutant is to be
 refused, or its claim to be true of its own problem under its own cost table, which the
 dynamic program is asked for. Anything else is a finding: a claim that is not true, a crash, a
-check that does not end. Prints a table by kind, what was refused why, and exits with 1 on a finding.
+check that does not end. Prints a table by kind, what was refused why; exits with 1 on a finding.
 """
 
 import argparse

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from certificate_mutations import best_value, largest, provable
+from free_instances import free_data
 
 from nest_opt import InstanceError, Problem
 from nest_opt.certify.brute_force import enumerate_cells
@@ -163,6 +164,13 @@ def _forged(data: Any) -> Iterator[tuple[str, list[Any]]]:
         if item not in distinct:
             distinct.append(item)
             yield f"{item['proof']} for all", [{**item, "box": box} for box in whole]
+
+
+def uniform_free_data(seed: int) -> dict[str, Any]:
+    """Return a problem of the free family without stages that differ, which are not certified."""
+    data = free_data(seed)
+    search = {key: value for key, value in data["search"].items() if key != "per_stage"}
+    return {**data, "search": search}
 
 
 def compare_free(data: Any, compared: Compared) -> None:
