@@ -44,8 +44,9 @@ JOB: dict[str, Any] = {
 SEARCH: dict[str, Any] = {
     "microbatch": None, "tp": None, "cp": [1], "ep": None, "sp": [False], "dp": None, "pp": None,
     "zero": [0], "zero_expert": None, "zero_instances": [1], "chunks": [2, 4, 8],
-    "schedule": ["1f1b"], "recompute": ["none", "selective", "full"], "order": ["pp-inner", "dp-inner"],
-    "pitch": ["tight", "level", "spread"], "per_stage": [], "layer_order": "listed",
+    "schedule": ["1f1b"], "recompute": ["none", "selective", "full"], "per_stage": [],
+    "order": ["pp-inner", "dp-inner"], "pitch": ["tight", "level", "spread"],
+    "layer_order": "listed",
 }  # fmt: skip
 RULES = {
     "colocation": "layers", "anti-colocation": "layers", "pinned-layers": "layers stage",
@@ -179,10 +180,9 @@ class Space:
         offered = [[kind[pair]["recompute"] for kind in self.profiles] for pair in self.pairs]
         modes = [mode for mode in SEARCH["recompute"] if mode in self.search["recompute"]]
         self.modes = [[mode for mode in modes if all(mode in p for p in of)] for of in offered]
-        levels = [
-            z if isinstance(z, dict) else {"dense": z, "expert": z} for z in table.get("zero", [0])
-        ]
-        self.zeros = [(z["dense"], z["expert"], z.get("instances", 1)) for z in levels]
+        zeros = table.get("zero", [0])
+        both = [z if isinstance(z, dict) else {"dense": z, "expert": z} for z in zeros]
+        self.zeros = [(z["dense"], z["expert"], z.get("instances", 1)) for z in both]
         need(sorted(self.zeros) == sorted(self._zeros()), "table.zero: not the problem's levels")
         divisors = [s for s in range(1, isqrt(self.batch) + 1) if self.batch % s == 0]
         self.divisors = {*divisors, *(self.batch // s for s in divisors)}
@@ -209,11 +209,9 @@ class Space:
         (self.batch,), self.pad = whole([job["global_batch"]]), job["pad"]
         need(isinstance(self.pad, bool), "job.pad: neither true nor false")
         self.objective, self.search = job["objective"], search
-        chunks = {name: [1] for name in SCHEDULES} | {
-            "interleaved": sorted(whole(search["chunks"], 2))
-        }
-        names = [name for name in SCHEDULES if name in search["schedule"]]
-        self.schedules = [(name, v) for name in names for v in chunks[name]]
+        chunks, self.schedules = sorted(whole(search["chunks"], 2)), []
+        for name in (name for name in SCHEDULES if name in search["schedule"]):
+            self.schedules += [(name, v) for v in (chunks if name == "interleaved" else [1])]
 
     def _read_layers(self, model: Any) -> None:
         """Read the layers, their rows (types in the order of first use), and who has profiles."""
@@ -226,17 +224,19 @@ class Space:
                 kinds.append(entry["type"])
         used = list(dict.fromkeys(kinds))
         self.layers, self.rows = len(kinds), [used.index(kind) for kind in kinds]
+        need(len(self.index) == self.layers, "model.layers: found an id twice")
         self.profiles: list[dict[Any, Any]] = []
         for kind in used:
-            self.profiles.append({})
+            profiles = []
             for p in model["layer_types"][kind]["profiles"]:
                 k = (p.get("tp", 1), p.get("cp", 1), p.get("ep", 1), p.get("sp", False))
-                self.profiles[-1][p["microbatch"], k] = p
+                profiles.append(((p["microbatch"], k), p))
+            self.profiles.append(unique(profiles))
 
     def _read_rules(self, rules: Any, levels: Any, cluster: Any) -> None:
         """Read constraints: (20) to (22), (35) to (40). Those of a user are left out."""
         of: dict[str, list[Any]] = {kind: [] for kind in RULES}
-        names, places, size = [level["name"] for level in levels], [], 0
+        names = [level["name"] for level in levels]
         for rule in rules:
             known(rule, ["type", *RULES[rule["type"]].split()], "constraints")
             places = sorted(self.index[name] for name in rule.get("layers", []))
@@ -254,12 +254,10 @@ class Space:
             fast = [at for at, level in enumerate(levels) if exact(level["latency_s"]) <= most]
             self.hop_level = min(self.hop_level, max(fast, default=-1))
         # Whether devices count or replicas, and how many of them a group of a size may hold.
-        self.crowds = [
-            (False, self.sizes[at], r.get("at_most", 1)) for r, _, at in of["failure-domains"]
-        ]
-        for rule, _, level in of["power"]:
-            watts = exact(cluster["device_kinds"][cluster["devices"][0]["kind"]]["watts"])
-            self.crowds.append((True, self.sizes[level], exact(rule["limit_w"]) // watts))
+        sizes, kind = self.sizes, cluster["device_kinds"][cluster["devices"][0]["kind"]]
+        few = [(False, sizes[at], rule.get("at_most", 1)) for rule, _, at in of["failure-domains"]]
+        limits = [(sizes[level], exact(rule["limit_w"])) for rule, _, level in of["power"]]
+        self.crowds = few + [(True, size, most // exact(kind["watts"])) for size, most in limits]
 
     def spend(self, steps: int) -> None:
         """Count the steps of all proofs together, and refuse what would never end."""
@@ -311,7 +309,7 @@ class Space:
     def rounds(self, pair: int, replicas: int) -> int:
         """Return m: (5)."""
         b, (_, _, ep, _) = self.pairs[pair]
-        return -(-self.batch // (b * ep * replicas))
+        return int(-(-self.batch // (b * ep * replicas)))
 
     def stage_counts(self, pair: int, schedule: int, replicas: int) -> list[int]:
         """Return the S of a pair, d and schedule that are to be covered: (70), (71).
@@ -413,7 +411,7 @@ class Space:
         return list(map(frozenset, seen)), copies, max(at for *_, at, _ in seen[0])
 
     def _copy_levels(self, group: Group, steps: Steps, stage: int) -> frozenset[Levels]:
-        """Return the levels of a stage's (dense, expert) copies, inside and between, rank by rank."""
+        """Return the levels of a stage's copies, dense ones and expert ones, rank by rank."""
         (hop, step, _), (tp, cp, ep, _) = steps, self.pairs[group.pair][1]
         d, (zd, ze, h), seen = group.replicas, self.zeros[group.zero], set()
         for t, e in product(range(tp), range(ep)):
@@ -426,9 +424,8 @@ class Space:
                 levels.append(max([self.level(y, y + (length - 1) * step + reach) for y in runs]))
                 places = product(range(x, x + length * step, step), range(0, reach + 1, tp))
                 last = runs[-1] - x
-                levels.append(
-                    max([self.level(y + w, y + w + last) for y, w in places]) if last else 0
-                )
+                between = (self.level(y + w, y + w + last) for y, w in places) if last else [0]
+                levels.append(max(between))
             seen.add(tuple(levels))
         return frozenset(seen)
 
@@ -468,18 +465,18 @@ class Table:
         need(table["levels"] == len(space.sizes), "table.levels: not those of the problem")
         self.free = table["usable_bytes"] - table["reserve_bytes"]
         self.common, self.count = Counter(self.rows).most_common(1)[0]
-        sync, shards, tied = [], [], table.get("tied", {"row": None, "exchange": []})
+        sync, shards, exchange = [], [], []
+        tied = table.get("tied", {"row": None, "exchange": []})
         for e in table["sync"]:
             what = e.get("operation", "all-reduce"), e.get("shares", 1), e["level"]
             key = (*e["configuration"], e["class"], e["copies"], *what)
             sync.append((key, [e["fixed_ps"], *e["row_ps"]]))
         for e in table.get("shards", []):
             shards.append(((*e["configuration"], e["class"], e["copies"], e["zero"]), e))
-        exchange = [
-            ((e["tp"], e["share"], e["level"]), [e["exchange_ps"]]) for e in tied["exchange"]
-        ]
+        for e in tied["exchange"]:
+            exchange.append(((e["tp"], e["share"], e["level"]), [e["exchange_ps"]]))
         self.sync, self.shards, self.exchange = unique(sync), unique(shards), unique(exchange)
-        self.tied = tied["row"]
+        self.tied: int | None = tied["row"]
         alone = self.rows.count(self.rows[-1]) == 1 < self.layers
         need(self.tied is None or alone, "table.tied: the last layer's row is another's too")
         for pair, modes in zip(self.pairs, space.modes, strict=True):
@@ -487,7 +484,7 @@ class Table:
         self._refuse_falling()
 
     def _refuse_falling(self) -> None:
-        """Refuse times that an outer level or a later mode lowers: bounds take the first for least."""
+        """Refuse times that an outer level or a later mode lowers: bounds take the first ones."""
         rising: list[list[list[int]]] = []
         for pair in self.pairs:
             times = pair["forward_collective_ps"], pair["backward_collective_ps"]
@@ -538,11 +535,17 @@ class Costs:
         self.gradients = table.prefix(costs["weight_gradient_ps"])
         self.backward = table.prefix(costs["backward_ps"])
         self.times = cache(lambda levels: list(map(table.prefix, self.time_rows(levels))))
+        # Hops over each cut at each level; level -1, and the ends of the model, have none.
+        self.hops = [[0, *row[1 : table.layers], 0] for row in costs["hop_ps"]]
+        self.hops.append([0] * (table.layers + 1))
+        self.sides = cache(
+            lambda seen: [(self.times(x[:3]), self.hops[x[3]], self.hops[x[4]]) for x in seen]
+        )
         self.round = cache(lambda levels: table.prefix(self.round_row(levels)))
         self.sync = cache(self._sync)
         # Times of rows under each mode, of a hop, and of layers, at the least levels.
         (*inside_levels, hop), self.least_copies, _ = space.least(group)
-        self.least_hop = min(costs["hop_ps"][hop][1 : table.layers], default=0)
+        self.least_hop = min(self.hops[hop][1:-1], default=0)
         around = self.round_row(self.least_copies)
         self.least_rows = [added([row, around]) for row in self.time_rows(tuple(inside_levels))]
         self.least_sums = table.prefix(self.least_rows[0])
@@ -580,7 +583,8 @@ class Costs:
             if keys:
                 fixed, *row = added([self.table.sync[*self.k, *key] for key in keys])
                 held = self.table.prefix([min(n, 1) for n in self.costs["parameters"][name]])
-                found.append((held, fixed, self.table.prefix(row), row))
+                if held[-1]:
+                    found.append((held, fixed, self.table.prefix(row), row))
         return found
 
     def sync_of(self, own: Intervals, copies: Iterable[Levels]) -> int:
@@ -612,13 +616,12 @@ class Costs:
 
     def time(self, own: Intervals, mode: int, stage: Stage) -> int:
         """Return F of a stage: (11), (60)."""
-        hop_ps, n, times = self.costs["hop_ps"], self.table.layers, []
-        for *inside, before, after in stage[0]:
-            hops = [hop_ps[before][low] for low, _ in own if before >= 0 and low]
-            hops += [hop_ps[after][high] for _, high in own if after >= 0 and high < n]
-            times.append(over(own, self.times(tuple(inside))[mode]) + sum(hops))
-        rounds = [over(own, self.round(levels)) for levels in stage[3]] if self.has_rounds else [0]
-        return max(times) + max(rounds)
+        times: list[int] = [
+            over(own, sums[mode]) + sum([left[low] + right[high] for low, high in own])
+            for sums, left, right in self.sides(stage[0])
+        ]
+        rounds = [over(own, self.round(levels)) for levels in stage[3] if self.has_rounds]
+        return max(times) + max(rounds, default=0)
 
 
 def _calls(zero: int, copies: int, rounds: int) -> tuple[list[str], list[str]]:
@@ -673,18 +676,16 @@ class Proofs:
 
     def __init__(self, space: Space, table: Table, least: int) -> None:
         self.space, self.table, self.least, self.spend = space, table, least, space.spend
-        self.costs, self.starting = lru_cache(512)(self._costs), lru_cache(2**12)(self._starting)
-        self.kept = 0
-
-    def _costs(self, pair: int, zero: int, replicas: int) -> Costs:
-        return Costs(self.space, self.table, Group(pair, 0, zero, replicas, 1))
+        self.costs = lru_cache(512)(lambda b, z, d: Costs(space, table, Group(b, 0, z, d, 1)))
+        self.starting, self.kept = lru_cache(2**12)(self._starting), 0
 
     def of(self, group: Group) -> tuple[Costs, Weights]:
         """Return the costs of a group's stages, and the weights of its objective."""
         costs = self.costs(group.pair, group.zero, group.replicas)
         name, v = self.space.schedules[group.schedule]
         total, fills, sync = {
-            "fill-drain": (1, -1, True), "nest": (0, group.stages - 1, True), "bottleneck": (0, 0, False)
+            "fill-drain": (1, -1, True), "nest": (0, group.stages - 1, True),
+            "bottleneck": (0, 0, False),
         }[self.space.objective]  # fmt: skip
         return costs, Weights(total, v * costs.rounds, fills, sync, v, 2 * (name == "zb-h1"))
 
@@ -730,7 +731,7 @@ class Proofs:
         loads = weigh.rounds * total + weigh.fills * (fill if weigh.fills > 0 else total)
         slowest = max(weigh.of_time * costs.largest, -(-loads // group.stages))
         rest = -(-(weigh.total * fill + slowest) // weigh.chunks)
-        return rest >= self.least or rest + self._least_sync(group) >= self.least
+        return bool(rest + self._least_sync(group) >= self.least)
 
     def room(self, group: Group) -> bool:
         """Whether stages lack memory or time for the layers of the most frequent row."""
@@ -746,8 +747,8 @@ class Proofs:
                 fits.append(min(table.count, free // each) if each else table.count)
             most.append(fits)
         # A layer that has no room under the first mode is under another, and repeats something.
-        over = max(0, table.count - sum(fits[0] for fits in most))
-        more = over * (times[1] - times[0]) if len(times) > 1 else 0
+        repeating = max(0, table.count - sum(fits[0] for fits in most))
+        more = repeating * (times[1] - times[0]) if len(times) > 1 else 0
         if sum(map(max, most)) < table.count or self.sum(group, more):
             return True
         fill = weigh.total * weigh.fill(self._least_time(group) + more, costs.gradients[-1])
@@ -787,7 +788,7 @@ class Proofs:
     def stage(self, costs: Costs, weigh: Weights, stage: Stage, own: Intervals, time: int) -> Any:
         """Return load, fill as often as it counts, and Z of a stage of some intervals."""
         _, _, _, copies, extra = stage
-        fill = weigh.fill(time, over(own, costs.gradients))
+        fill = weigh.fill(time, over(own, costs.gradients) if weigh.hidden else 0)
         sync = costs.sync_of(own, copies) + extra if weigh.sync else 0
         hides = self.space.objective == "fill-drain" and not weigh.hidden
         sync = max(0, sync - costs.backward[own[0][0]]) if hides else sync
@@ -830,19 +831,20 @@ class Proofs:
     ) -> Callable[[int], Row]:
         """Return what lists the intervals from a layer on that are a stage with F up to `most`."""
         (_, flight, held, *_), costs, n = stage, self.costs(*of), self.table.layers
+        ruled = held or self.space.cuts or self.space.together or self.space.apart
 
         @cache
         def row(low: int) -> Row:
             found: Row = []
             for high in range(low + 1, n + 1):
                 own = [(low, high)]
-                self.spend(high - low)
+                self.spend(16)
                 if over(own, costs.least_sums) > most:
                     break
                 mode = costs.mode(own, flight)
                 if mode is None and low:
                     break  # More layers do not fit either: only with all of them are some once.
-                if mode is not None and self.keeps_rules(own, held):
+                if mode is not None and (not ruled or self.keeps_rules(own, held)):
                     time = costs.time(own, mode, stage)
                     if time <= most:
                         found.append((high, *self.stage(costs, weigh, stage, own, time)))
@@ -879,15 +881,15 @@ class Proofs:
         after = {self.table.layers: 0}
         for rows in reversed(chain):
             self.spend(sum(map(len, rows.values())) + len(rows))
-            sums = {
-                low: [
-                    fill + after[to]
-                    for to, load, fill, sync in row
+            before = {}
+            for low, row in rows.items():
+                sums = [
+                    fill + after[high]
+                    for high, load, fill, sync in row
                     if load <= most_load and sync <= most_sync
                 ]
-                for low, row in rows.items()
-            }
-            after = {low: min(of, default=ENDLESS) for low, of in sums.items()}
+                before[low] = min(sums, default=ENDLESS)
+            after = before
         return min(after[0], ENDLESS)
 
     def chunks(self, group: Group, steps: Steps | None) -> bool:
@@ -906,7 +908,8 @@ class Proofs:
 
     def _value(self, group: Group, stages: Sequence[Stage], edges: Sequence[int]) -> int:
         """Return the objective of one way to cut, `ENDLESS` if it does not fit or breaks a rule."""
-        (costs, weigh), values = self.of(group), []
+        values: list[tuple[int, int, int]] = []
+        costs, weigh = self.of(group)
         for i, stage in enumerate(stages):
             own = list(pairwise(edges))[i :: group.stages]
             mode = costs.mode(own, stage[1])
@@ -928,11 +931,9 @@ class Coverage:
         self.space, self.counts = space, cache(space.stage_counts)
         # None, or the maps that are left: none if the group is settled.
         self.groups: dict[Group, set[Any] | None] = {}
-        places = product(
-            range(len(space.pairs)), range(len(space.schedules)), range(len(space.zeros))
-        )
-        for pair, schedule, zero in places:
-            for d in space.replicas[pair]:
+        places = product(range(len(space.schedules)), range(len(space.zeros)))
+        for (pair, degrees), (schedule, zero) in product(enumerate(space.replicas), places):
+            for d in degrees:
                 counts = self.counts(pair, schedule, d) if d % space.zeros[zero][2] == 0 else []
                 self.groups.update((Group(pair, schedule, zero, d, s), None) for s in counts)
                 space.spend(len(counts) + 1)
@@ -963,19 +964,18 @@ class Coverage:
 
     def settle(self, group: Group, maps: Sequence[Steps | None]) -> bool:
         """Take device maps as settled; return whether the group is, with these."""
+        d, s, left = group.replicas, group.stages, self.groups[group]
 
-        def different(maps: Iterable[Any]) -> set[Any]:
-            # Maps differ by the steps that are taken.
-            (*_, d, s) = group
+        def taken(maps: Iterable[Any]) -> set[Any]:
+            """Return the steps that are taken: maps that share them are the same."""
             return {(hop if s > 1 else 0, step if d > 1 else 0) for hop, step, _ in maps}
 
-        left = self.groups[group]
         if None in maps:
             left = set()
         elif left is None:
-            left = different(self.space.maps(group).values())
-        self.groups[group] = left - different(maps)
-        return not self.groups[group]
+            left = taken(self.space.maps(group).values())
+        self.groups[group] = left = left - taken(maps) if left else set()
+        return not left
 
     def first(self) -> Group | None:
         """Return a group that is not settled, None if all are."""
@@ -992,9 +992,9 @@ def check(data: Any, problem: Any = None) -> Verdict:
     """
     try:
         return _check(data, problem)
-    except (
-        ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError
-    ) as error:  # fmt: skip
+    except RefusedError:
+        raise
+    except Exception as error:
         raise RefusedError(f"malformed: {type(error).__name__}: {error}"[:200]) from None
 
 
@@ -1011,11 +1011,8 @@ def _check(data: Any, problem: Any) -> Verdict:
     least = ENDLESS if claim["least_ps"] is None else _integer(claim["least_ps"])
     need(0 <= least < ENDLESS or claim["least_ps"] is None, "claim.least_ps: out of range")
     space = Space(data["problem"], data["table"], claim["family"])
-    proofs, left, used = (
-        Proofs(space, Table(data["table"], space), least),
-        Coverage(space),
-        Counter[str](),
-    )
+    proofs, left = Proofs(space, Table(data["table"], space), least), Coverage(space)
+    used: Counter[str] = Counter()
     for number, entry in enumerate(data["evidence"]):
         known(entry, ENTRY.split(), f"evidence[{number}]")
         for group in left.inside(entry["box"]):
@@ -1025,12 +1022,9 @@ def _check(data: Any, problem: Any) -> Verdict:
             used[entry["proof"]] += left.settle(group, maps)
     first = left.first()
     need(first is None, f"no evidence for {first}, of {len(left.groups)} groups in all")
-    names, hashes = (
-        (space.objective, str(data["problem"]["name"])),
-        (data["problem_sha256"], data["table_sha256"]),
-    )
-    shown = None if claim["least_ps"] is None else least
-    return Verdict(claim["family"], shown, *names, *hashes, len(left.groups), dict(used))
+    names, hashes = str(data["problem"]["name"]), (data["problem_sha256"], data["table_sha256"])
+    shown = claim["family"], None if claim["least_ps"] is None else least, space.objective
+    return Verdict(*shown, names, *hashes, len(left.groups), dict(used))
 
 
 def main(arguments: Sequence[str]) -> int:
