@@ -345,6 +345,11 @@ class Space:
                     found[order, pitch] = steps
         return found
 
+    def same(self, group: Group, steps: Steps) -> tuple[int, int]:
+        """Return what tells device maps of a group apart: steps that are taken."""
+        hop, step, _ = steps
+        return (hop if group.stages > 1 else 0, step if group.replicas > 1 else 0)
+
     def _is_crowded(self, steps: Steps, replicas: int, stages: int) -> bool:
         """Whether a group of the network has too many replicas (39), or devices (40), of a map."""
         hop, step, a = steps
@@ -967,18 +972,13 @@ class Coverage:
 
     def settle(self, group: Group, maps: Sequence[Steps | None]) -> bool:
         """Take device maps as settled; return whether the group is, with these."""
-        d, s, left = group.replicas, group.stages, self.groups[group]
-
-        def taken(maps: Iterable[Any]) -> set[Any]:
-            """Return the steps that are taken: maps that share them are the same."""
-            return {(hop if s > 1 else 0, step if d > 1 else 0) for hop, step, _ in maps}
-
-        if None in maps:
-            left = set()
-        elif left is None:
-            left = taken(self.space.maps(group).values())
-        self.groups[group] = left = left - taken(maps) if left else set()
-        return not left
+        left: set[Any] = set()
+        if None not in maps:
+            known = self.groups[group]
+            every = self.space.maps(group).values() if known is None else ()
+            left = known or {self.space.same(group, steps) for steps in every}
+        self.groups[group] = left - {self.space.same(group, steps) for steps in maps if steps}
+        return not self.groups[group]
 
     def first(self) -> Group | None:
         """Return a group that is not settled, None if all are."""
