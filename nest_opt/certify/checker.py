@@ -239,13 +239,14 @@ class Space:
         names = [level["name"] for level in levels]
         for rule in rules:
             known(rule, ["type", *RULES[rule["type"]].split()], "constraints")
-            places = sorted(self.index[name] for name in rule.get("layers", []))
+            places = frozenset(self.index[name] for name in rule.get("layers", []))
             level = names.index(rule["level"]) if "level" in rule else 0
             of[rule["type"]].append((rule, places, level))
         self.together = [places for _, places, _ in of["colocation"]]
         self.apart = [places for _, places, _ in of["anti-colocation"]]
         self.pins = [(places, rule["stage"]) for rule, places, _ in of["pinned-layers"]]
-        self.cuts = {self.index[rule["after"]] + 1 for rule, *_ in of["forbidden-boundary"]}
+        after = {self.index[rule["after"]] + 1 for rule, *_ in of["forbidden-boundary"]}
+        self.cuts = after - {self.layers}
         self.limits = [rule for rule, *_ in of["degree-limit"]]
         self.tp_level = min([level for *_, level in of["tp-inside-node"]], default=len(levels))
         self.hop_level = len(levels)
@@ -266,6 +267,7 @@ class Space:
 
     def allows(self, **degrees: int) -> bool:
         """Whether the limits of degrees (37) allow some of them."""
+        self.spend(len(self.limits))
         for limit in self.limits:
             value = degrees.get(limit["degree"])
             if value is not None:
@@ -296,9 +298,8 @@ class Space:
     def _replicas(self, b: int, k: Any) -> list[int]:
         """Return the legal d, rising: (5)."""
         tp, cp, ep, _ = k
-        degrees = self.search["dp"] or self.divisors
-        if self.pad and not self.search["dp"]:
-            degrees = range(1, self.devices + 1)
+        every = range(1, self.devices + 1) if self.pad else self.divisors
+        degrees = self.search["dp"] or every
         if not self.allows(microbatch=b, tp=tp, cp=cp, ep=ep):
             return []
         self.spend(len(degrees))
@@ -325,6 +326,7 @@ class Space:
         most = min(self.layers // chunks, self.devices // (block * replicas))
         if name == "zb-h1":
             most = min(most, rounds)
+        self.spend(most * (1 + len(self.pins)))
         counts = range(1 + (beside or chunks > 1), most + 1)
         asked = [s for s in counts if s in (self.search["pp"] or counts) and self.allows(pp=s)]
         even = [s for s in asked if name != "interleaved" or rounds % s == 0]
@@ -344,6 +346,16 @@ class Space:
                 if fits and not self._is_crowded(steps, d, s):
                     found[order, pitch] = steps
         return found
+
+    def keeps_rules(self, own: Intervals, held: frozenset[int]) -> bool:
+        """Whether a stage keeps (20), (21), (35) and (36): it must hold the layers `held`."""
+        self.spend(self.layers + len(self.together) + len(self.apart))
+        layers = {layer for low, high in own for layer in range(low, high)}
+        together = all(len(layers & places) in (0, len(places)) for places in self.together)
+        apart = all(len(layers & places) <= 1 for places in self.apart)
+        return (
+            together and apart and held <= layers and self.cuts.isdisjoint(high for _, high in own)
+        )
 
     def same(self, group: Group, steps: Steps) -> tuple[int, int]:
         """Return what tells device maps of a group apart: steps that are taken."""
@@ -591,8 +603,9 @@ class Costs:
             if keys:
                 fixed, *row = added([self.table.sync[*self.k, *key] for key in keys])
                 held = self.table.prefix([min(n, 1) for n in self.costs["parameters"][name]])
+                sums = self.table.prefix(row)
                 if held[-1]:
-                    found.append((held, fixed, self.table.prefix(row), row))
+                    found.append((held, fixed, sums, row))
         return found
 
     def sync_of(self, own: Intervals, copies: Iterable[Levels]) -> int:
@@ -635,22 +648,19 @@ class Costs:
 def _calls(zero: int, copies: int, rounds: int) -> tuple[list[str], list[str]]:
     """Return the calls of a class inside a run, in every round (60) and once a batch (15)."""
     scatter, gather = ["reduce-scatter"], ["all-gather"]
-    if copies == 1:
-        return [], []
+    if copies == 1 or zero == 3:
+        return (gather + gather + scatter if copies > 1 else []), []
     if zero == 2 and rounds > 1:
         return scatter, gather
-    once = ["all-reduce"] if zero == 0 else scatter + gather
-    return (gather + gather + scatter, []) if zero == 3 else ([], once)
+    return [], (scatter + gather if zero else ["all-reduce"])
 
 
 def in_flight(schedule: tuple[str, int], stage: int, stages: int, rounds: int) -> int:
     """Return the stashes that a stage holds: (13)."""
     name, v = schedule
-    if name == "gpipe":
-        return rounds
-    if name == "interleaved":
-        return min(2 * (stages - 1 - stage) + (v - 1) * stages + 1, rounds * v)
-    return min(stages - stage if name == "1f1b" else stages, rounds)
+    most = {"gpipe": rounds, "1f1b": stages - stage, "zb-h1": stages}
+    most["interleaved"] = 2 * (stages - 1 - stage) + (v - 1) * stages + 1
+    return min(most[name], rounds * v)
 
 
 class Weights(NamedTuple):
@@ -776,6 +786,7 @@ class Proofs:
         """Return what stages see: on one device map, or at best. None if a level is forbidden."""
         space, s, (costs, _) = self.space, group.stages, self.of(group)
         schedule = space.schedules[group.schedule]
+        self.spend(s * (1 + len(space.pins)))
         if steps is None:
             (*inside, hop), least, ends = space.least(group)
             hops = [ends, *[hop] * (s - 1), ends]
@@ -801,20 +812,6 @@ class Proofs:
         hides = self.space.objective == "fill-drain" and not weigh.hidden
         sync = max(0, sync - costs.backward[own[0][0]]) if hides else sync
         return weigh.rounds * time + weigh.fills * fill, weigh.total * fill, sync
-
-    def keeps_rules(self, own: Intervals, held: frozenset[int]) -> bool:
-        """Whether a stage keeps (20), (21), (35) and (36): it must hold the layers `held`."""
-        space, last = self.space, self.table.layers
-
-        def inside(places: Iterable[int]) -> int:
-            return sum([low <= p < high for p in places for low, high in own])
-
-        return (
-            all(high not in space.cuts or high == last for _, high in own)
-            and all(inside(places) in (0, len(places)) for places in space.together)
-            and all(inside(places) <= 1 for places in space.apart)
-            and inside(held) == len(held)
-        )
 
     def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Rows]:
         """Return the intervals that each stage may be, if the layers before it are shared out."""
@@ -852,10 +849,11 @@ class Proofs:
                 mode = costs.mode(own, flight)
                 if mode is None and low:
                     break  # More layers do not fit either: only with all of them are some once.
-                if mode is not None and (not ruled or self.keeps_rules(own, held)):
-                    time = costs.time(own, mode, stage)
-                    if time <= most:
-                        found.append((high, *self.stage(costs, weigh, stage, own, time)))
+                if mode is None or (ruled and not self.space.keeps_rules(own, held)):
+                    continue
+                time = costs.time(own, mode, stage)
+                if time <= most:
+                    found.append((high, *self.stage(costs, weigh, stage, own, time)))
             self.kept += len(found)
             return found
 
@@ -921,7 +919,7 @@ class Proofs:
         for i, stage in enumerate(stages):
             own = list(pairwise(edges))[i :: group.stages]
             mode = costs.mode(own, stage[1])
-            if mode is None or not self.keeps_rules(own, stage[2]):
+            if mode is None or not self.space.keeps_rules(own, stage[2]):
                 return ENDLESS
             time = costs.time(own, mode, stage)
             values.append(self.stage(costs, weigh, stage, own, time))
