@@ -133,7 +133,7 @@ def digest(value: Any) -> str:
 
 
 def known(data: Any, fields: Iterable[str], what: str) -> None:
-    """Refuse an object with fields that are not known, or anything else with such members."""
+    """Refuse an object with other fields than these, or an array with other values."""
     need(set(data) <= set(fields), f"{what}: found something that this checker does not know")
 
 
@@ -462,11 +462,11 @@ def over(own: Intervals, sums: Sequence[int]) -> int:
 
 def amounts(value: Any) -> None:
     """Refuse numbers of a table that are not whole, or not from 0 to 2^60."""
-    for item in value.values() if isinstance(value, dict) else value:
+    items = list(value.values() if isinstance(value, dict) else value)
+    whole((item for item in items if not isinstance(item, bool | str | dict | list)), 0, 2**60 - 1)
+    for item in items:
         if isinstance(item, dict | list):
             amounts(item)
-        elif not isinstance(item, bool | str):
-            whole([item], 0, 2**60 - 1)
 
 
 class Table:
@@ -736,6 +736,8 @@ class Proofs:
         if not weigh.sync:
             return 0
         sync = costs.least_sync(1 if group.stages > 1 else self.table.layers)
+        if self.table.tied is None:
+            return sync
         return sync + costs.exchange_ps(group.stages, self.space.least(group)[2])
 
     def sum(self, group: Group, more: int = 0) -> bool:
@@ -841,19 +843,20 @@ class Proofs:
         @cache
         def row(low: int) -> Row:
             found: Row = []
+            least = costs.least_sums
             for high in range(low + 1, n + 1):
-                own = [(low, high)]
-                self.spend(16)
-                if over(own, costs.least_sums) > most:
+                if least[high] - least[low] > most:
                     break
+                own = [(low, high)]
                 mode = costs.mode(own, flight)
                 if mode is None and low:
-                    break  # More layers do not fit either: only with all of them are some once.
+                    break  # No longer one fits: tied parameters are there once from layer 0 alone.
                 if mode is None or (ruled and not self.space.keeps_rules(own, held)):
                     continue
                 time = costs.time(own, mode, stage)
                 if time <= most:
                     found.append((high, *self.stage(costs, weigh, stage, own, time)))
+            self.spend(16 * (high - low))
             self.kept += len(found)
             return found
 
