@@ -1,0 +1,1 @@
+"""Times of collectives: algorithms, their choice and bounds."""

@@ -1,0 +1,282 @@
+"""Fit the few constants of a fabric to one's own measurements.
+
+Least squares of the logarithms of predicted over measured times, so that a
+row counts by its relative error whatever its size. Links' peaks stay as given.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import exp, log
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nest_opt.errors import InstanceError
+from nest_opt.network.collectives.fabric import AlgorithmName, Fabric, Line, line, shapes
+from nest_opt.network.collectives.shape import Collective, Family, Spread
+
+_ITERATIONS = 60
+# A change of a constant by less than this share of itself moves no digit that is kept.
+_STEP = 1e-4
+_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A measured time of a collective.
+
+    Attributes
+    ----------
+    size_bytes
+        The full buffer; of an all-to-all what one rank holds.
+    algorithms
+        Those that the run was held to; None: whatever the library chose.
+    """
+
+    operation: Collective
+    spread: Spread
+    size_bytes: int
+    time_s: float
+    algorithms: tuple[AlgorithmName, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of a fabric that can be fitted: its name and where it is."""
+
+    name: str
+    most: float
+    get: Callable[[Fabric], Fraction]
+    put: Callable[[Fabric, Fraction], Fabric]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fitted fabric, and how well it meets the measurements.
+
+    Attributes
+    ----------
+    moved
+        Names and values of the constants that were fitted.
+    kept
+        Names of those that no measurement depends on: as they were given.
+    median_error, p90_error
+        Absolute relative errors of the fitted fabric over the measurements.
+    """
+
+    fabric: Fabric
+    moved: tuple[tuple[str, float], ...]
+    kept: tuple[str, ...]
+    median_error: float
+    p90_error: float
+
+
+def predict(fabric: Fabric, measurements: Sequence[Measurement]) -> list[float]:
+    """Return the seconds of the fastest algorithm and protocol for each measurement."""
+    known: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    found = []
+    for row in measurements:
+        key = (row.operation, row.spread, row.algorithms)
+        if key not in known:
+            known[key] = [
+                (float(each.fixed_s), float(each.per_byte_s)) for each in _lines(fabric, row)
+            ]
+        found.append(min(fixed + slope * row.size_bytes for fixed, slope in known[key]))
+    return found
+
+
+def relative_errors(fabric: Fabric, measurements: Sequence[Measurement]) -> list[float]:
+    """Return predicted over measured time, less 1, of each measurement."""
+    predicted = predict(fabric, measurements)
+    return [
+        time_s / row.time_s - 1 for time_s, row in zip(predicted, measurements, strict=True)
+    ]
+
+
+def error_at(errors: Iterable[float], share: float) -> float:
+    """Return the absolute error that a share of all errors does not exceed (nearest rank)."""
+    ordered = sorted(abs(error) for error in errors)
+    return ordered[max(0, -(-int(share * 100) * len(ordered) // 100) - 1)]
+
+
+def constants(fabric: Fabric) -> list[Constant]:
+    """Return the constants of a fabric that measurements can tell.
+
+    A call's and a step's seconds of every protocol, the share of every
+    protocol but the widest, and each link's attained shares.
+    """
+    found = []
+    widest = max(protocol.share for protocol in fabric.protocols)
+    for place, protocol in enumerate(fabric.protocols):
+        found.append(_base(place, protocol.name))
+        for level in range(len(fabric.links)):
+            found.append(_step(place, protocol.name, level))
+        if protocol.share < widest:
+            found.append(_protocol_share(place, protocol.name))
+    for level, link in enumerate(fabric.links):
+        found += [_link_share(level, family) for family in link.shares]
+    return found
+
+
+def calibrate(
+    fabric: Fabric,
+    measurements: Sequence[Measurement],
+    fitted: Callable[[str], bool] = lambda name: True,
+) -> Calibration:
+    """Fit a fabric's constants to measurements, from those that it has.
+
+    Parameters
+    ----------
+    fitted
+        Tells by a constant's name whether to fit it; the others stay.
+
+    Raises
+    ------
+    InstanceError
+        If there is no measurement, or one that the fabric has no algorithm for.
+    """
+    if not measurements:
+        raise InstanceError(
+            "calibration: found 0 measurements, at least 1 is needed: give rows of nccl-tests"
+        )
+    chosen, kept = [], []
+    for constant in constants(fabric):
+        if fitted(constant.name) and constant.get(fabric):
+            reached = _reaches(constant, fabric, measurements)
+            (chosen if reached else kept).append(constant)
+    result = _levenberg_marquardt(fabric, chosen, measurements)
+    errors = relative_errors(result, measurements)
+    return Calibration(
+        result,
+        tuple((constant.name, float(constant.get(result))) for constant in chosen),
+        tuple(constant.name for constant in kept),
+        median(map(abs, errors)),
+        error_at(errors, 0.9),
+    )
+
+
+def _levenberg_marquardt(
+    fabric: Fabric, chosen: Sequence[Constant], measurements: Sequence[Measurement]
+) -> Fabric:
+    """Return the fabric of the least squares, over logarithms of the constants.
+
+    Levenberg 1944, Marquardt 1963; the times are minima of lines, so that derivatives jump
+    where the choice changes, and steps are taken only if they help.
+    """
+    if not chosen:
+        return fabric
+    here = np.array([log(float(constant.get(fabric))) for constant in chosen])
+    residuals = _residuals(_with(fabric, chosen, here), measurements)
+    damping = 1e-2
+    for _ in range(_ITERATIONS):
+        slopes = np.empty((len(measurements), len(chosen)))
+        for column in range(len(chosen)):
+            moved = here.copy()
+            moved[column] -= _STEP
+            slopes[:, column] = (
+                residuals - _residuals(_with(fabric, chosen, moved), measurements)
+            ) / _STEP
+        normal, gradient = slopes.T @ slopes, slopes.T @ residuals
+        better = False
+        while damping < 1e8 and not better:
+            scale = np.diag(normal) + 1e-9
+            step = np.linalg.solve(normal + damping * np.diag(scale), gradient)
+            there = here - np.clip(step, -0.5, 0.5)
+            found = _residuals(_with(fabric, chosen, there), measurements)
+            better = bool(found @ found < residuals @ residuals)
+            damping = damping / 4 if better else damping * 4
+        if not better:
+            break
+        gain = 1 - (found @ found) / (residuals @ residuals)
+        here, residuals = there, found
+        if gain < 1e-7:
+            break
+    return _with(fabric, chosen, here)
+
+
+def _residuals(fabric: Fabric, measurements: Sequence[Measurement]) -> NDArray[np.float64]:
+    pairs = zip(predict(fabric, measurements), measurements, strict=True)
+    return np.array([log(predicted / row.time_s) for predicted, row in pairs])
+
+
+def _with(fabric: Fabric, chosen: Sequence[Constant], logs: NDArray[np.float64]) -> Fabric:
+    """Return the fabric with constants of these logarithms, shares at most 1."""
+    for constant, value in zip(chosen, logs, strict=True):
+        fabric = constant.put(fabric, Fraction(min(exp(value), constant.most)))
+    return fabric
+
+
+def _reaches(constant: Constant, fabric: Fabric, measurements: Sequence[Measurement]) -> bool:
+    """Whether halving a constant changes any predicted time."""
+    changed = constant.put(fabric, constant.get(fabric) / 2)
+    return predict(changed, measurements) != predict(fabric, measurements)
+
+
+def _lines(fabric: Fabric, row: Measurement) -> list[Line]:
+    held = fabric if row.algorithms is None else replace(fabric, algorithms=row.algorithms)
+    found = [
+        each
+        for _, shape in shapes(held, row.operation, row.spread)
+        for protocol in fabric.protocols
+        if (each := line(fabric, protocol, shape, row.spread)) is not None
+    ]
+    if not found:
+        raise InstanceError(
+            f"calibration: fabric {fabric.name} has no algorithm for {row.operation} over "
+            f"{row.spread.counts}: add one to its algorithms ({', '.join(held.algorithms)})"
+        )
+    return found
+
+
+def _base(place: int, protocol: str) -> Constant:
+    def put(fabric: Fabric, value: Fraction) -> Fabric:
+        return _put_protocol(fabric, place, base_s=value)
+
+    return Constant(
+        f"{protocol} call (s)", 1.0, lambda fabric: fabric.protocols[place].base_s, put
+    )
+
+
+def _step(place: int, protocol: str, level: int) -> Constant:
+    def put(fabric: Fabric, value: Fraction) -> Fabric:
+        steps = fabric.protocols[place].steps_s
+        return _put_protocol(
+            fabric, place, steps_s=(*steps[:level], value, *steps[level + 1 :])
+        )
+
+    return Constant(
+        f"{protocol} step on level {level} (s)",
+        1.0,
+        lambda fabric: fabric.protocols[place].steps_s[level],
+        put,
+    )
+
+
+def _protocol_share(place: int, protocol: str) -> Constant:
+    def put(fabric: Fabric, value: Fraction) -> Fabric:
+        return _put_protocol(fabric, place, share=value)
+
+    return Constant(f"{protocol} share", 1.0, lambda fabric: fabric.protocols[place].share, put)
+
+
+def _link_share(level: int, family: Family) -> Constant:
+    def put(fabric: Fabric, value: Fraction) -> Fabric:
+        link = fabric.links[level]
+        changed = replace(link, shares={**link.shares, family: value})
+        links = (*fabric.links[:level], changed, *fabric.links[level + 1 :])
+        return replace(fabric, links=links)
+
+    return Constant(
+        f"{family} share of level {level}",
+        1.0,
+        lambda fabric: fabric.links[level].shares[family],
+        put,
+    )
+
+
+def _put_protocol(fabric: Fabric, place: int, **change: object) -> Fabric:
+    changed = replace(fabric.protocols[place], **change)  # type: ignore[arg-type]
+    protocols = (*fabric.protocols[:place], changed, *fabric.protocols[place + 1 :])
+    return replace(fabric, protocols=protocols)
