@@ -128,7 +128,7 @@ def torus_bound(
     )
     volume = Fraction(ranks - 1, ranks * fewest)
     if operation == "all-reduce":
-        volume = max(volume, 2 * (ranks - 1) / links)
+        volume = max(Fraction(1, fewest), 2 * (ranks - 1) / links)
     elif operation == "all-to-all":
         volume = max(exchange_share(size, joined) for size, joined in torus.axes)
     elif operation == "broadcast":

@@ -18,9 +18,11 @@ from nest_opt.network.collectives.fabric import AlgorithmName, Fabric, Line, lin
 from nest_opt.network.collectives.shape import Collective, Family, Spread
 
 _ITERATIONS = 60
-# A change of a constant by less than this share of itself moves no digit that is kept.
 _STEP = 1e-4
-_DIGITS = 3
+_MOST_DAMPING = 1e8
+_LEAST_GAIN = 1e-7
+
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant of a fabric that can be fitted: its name and where it is."""
+    """A constant of a fabric that can be fitted: at most 1, seconds or a share."""
 
     name: str
-    most: float
     get: Callable[[Fabric], Fraction]
     put: Callable[[Fabric, Fraction], Fabric]
 
@@ -90,9 +91,7 @@ def predict(fabric: Fabric, measurements: Sequence[Measurement]) -> list[float]:
 def relative_errors(fabric: Fabric, measurements: Sequence[Measurement]) -> list[float]:
     """Return predicted over measured time, less 1, of each measurement."""
     predicted = predict(fabric, measurements)
-    return [
-        time_s / row.time_s - 1 for time_s, row in zip(predicted, measurements, strict=True)
-    ]
+    return [time_s / row.time_s - 1 for time_s, row in zip(predicted, measurements, strict=True)]
 
 
 def error_at(errors: Iterable[float], share: float) -> float:
@@ -104,17 +103,16 @@ def error_at(errors: Iterable[float], share: float) -> float:
 def constants(fabric: Fabric) -> list[Constant]:
     """Return the constants of a fabric that measurements can tell.
 
-    A call's and a step's seconds of every protocol, the share of every
-    protocol but the widest, and each link's attained shares.
+    A call's and a step's seconds of every protocol, on each level the share of
+    every protocol but the widest, and each link's attained shares.
     """
     found = []
-    widest = max(protocol.share for protocol in fabric.protocols)
     for place, protocol in enumerate(fabric.protocols):
         found.append(_base(place, protocol.name))
         for level in range(len(fabric.links)):
             found.append(_step(place, protocol.name, level))
-        if protocol.share < widest:
-            found.append(_protocol_share(place, protocol.name))
+            if protocol.shares[level] < max(each.shares[level] for each in fabric.protocols):
+                found.append(_protocol_share(place, protocol.name, level))
     for level, link in enumerate(fabric.links):
         found += [_link_share(level, family) for family in link.shares]
     return found
@@ -137,17 +135,32 @@ def calibrate(
     InstanceError
         If there is no measurement, or one that the fabric has no algorithm for.
     """
-    if not measurements:
+    return calibrate_together([(fabric, measurements)], fitted)
+
+
+def calibrate_together(
+    parts: Sequence[tuple[Fabric, Sequence[Measurement]]],
+    fitted: Callable[[str], bool] = lambda name: True,
+) -> Calibration:
+    """Fit constants that several fabrics have in common, as of one network between other nodes.
+
+    Those of the first fabric are fitted, and put into all; the result has the first fabric.
+    """
+    if not parts or not all(measurements for _, measurements in parts):
         raise InstanceError(
-            "calibration: found 0 measurements, at least 1 is needed: give rows of nccl-tests"
+            "calibration: found a fabric with 0 measurements, at least 1 is needed: give rows of "
+            "nccl-tests"
         )
+    fabric = parts[0][0]
     chosen, kept = [], []
     for constant in constants(fabric):
         if fitted(constant.name) and constant.get(fabric):
-            reached = _reaches(constant, fabric, measurements)
-            (chosen if reached else kept).append(constant)
-    result = _levenberg_marquardt(fabric, chosen, measurements)
-    errors = relative_errors(result, measurements)
+            (chosen if _reaches(constant, parts) else kept).append(constant)
+    logs = _least_squares(parts, chosen)
+    errors = []
+    for each, measurements in parts:
+        errors += relative_errors(_with(each, chosen, logs), measurements)
+    result = _with(fabric, chosen, logs)
     return Calibration(
         result,
         tuple((constant.name, float(constant.get(result))) for constant in chosen),
@@ -157,61 +170,77 @@ def calibrate(
     )
 
 
-def _levenberg_marquardt(
-    fabric: Fabric, chosen: Sequence[Constant], measurements: Sequence[Measurement]
-) -> Fabric:
-    """Return the fabric of the least squares, over logarithms of the constants.
+def _least_squares(
+    parts: Sequence[tuple[Fabric, Sequence[Measurement]]], chosen: Sequence[Constant]
+) -> Vector:
+    """Return the logarithms of constants of the least squares.
 
     Levenberg 1944, Marquardt 1963; the times are minima of lines, so that derivatives jump
     where the choice changes, and steps are taken only if they help.
     """
-    if not chosen:
-        return fabric
-    here = np.array([log(float(constant.get(fabric))) for constant in chosen])
-    residuals = _residuals(_with(fabric, chosen, here), measurements)
+    here = np.array([log(float(constant.get(parts[0][0]))) for constant in chosen])
+    residuals = _residuals(parts, chosen, here)
     damping = 1e-2
-    for _ in range(_ITERATIONS):
-        slopes = np.empty((len(measurements), len(chosen)))
-        for column in range(len(chosen)):
-            moved = here.copy()
-            moved[column] -= _STEP
-            slopes[:, column] = (
-                residuals - _residuals(_with(fabric, chosen, moved), measurements)
-            ) / _STEP
+    for _ in range(_ITERATIONS if chosen else 0):
+        slopes = _slopes(parts, chosen, here, residuals)
         normal, gradient = slopes.T @ slopes, slopes.T @ residuals
-        better = False
-        while damping < 1e8 and not better:
-            scale = np.diag(normal) + 1e-9
-            step = np.linalg.solve(normal + damping * np.diag(scale), gradient)
+        before = residuals @ residuals
+        while damping < _MOST_DAMPING:
+            scale = np.diag(np.diag(normal) + 1e-9)
+            step = np.linalg.solve(normal + damping * scale, gradient)
             there = here - np.clip(step, -0.5, 0.5)
-            found = _residuals(_with(fabric, chosen, there), measurements)
-            better = bool(found @ found < residuals @ residuals)
-            damping = damping / 4 if better else damping * 4
-        if not better:
+            found = _residuals(parts, chosen, there)
+            if found @ found < before:
+                here, residuals, damping = there, found, damping / 4
+                break
+            damping *= 4
+        if damping >= _MOST_DAMPING or residuals @ residuals > (1 - _LEAST_GAIN) * before:
             break
-        gain = 1 - (found @ found) / (residuals @ residuals)
-        here, residuals = there, found
-        if gain < 1e-7:
-            break
-    return _with(fabric, chosen, here)
+    return here
 
 
-def _residuals(fabric: Fabric, measurements: Sequence[Measurement]) -> NDArray[np.float64]:
-    pairs = zip(predict(fabric, measurements), measurements, strict=True)
-    return np.array([log(predicted / row.time_s) for predicted, row in pairs])
+def _slopes(
+    parts: Sequence[tuple[Fabric, Sequence[Measurement]]],
+    chosen: Sequence[Constant],
+    here: Vector,
+    residuals: Vector,
+) -> Vector:
+    """Return the derivatives of all residuals, a column for each constant."""
+    columns = []
+    for place in range(len(chosen)):
+        moved = here.copy()
+        moved[place] -= _STEP
+        columns.append((residuals - _residuals(parts, chosen, moved)) / _STEP)
+    return np.stack(columns, axis=1)
 
 
-def _with(fabric: Fabric, chosen: Sequence[Constant], logs: NDArray[np.float64]) -> Fabric:
+def _residuals(
+    parts: Sequence[tuple[Fabric, Sequence[Measurement]]],
+    chosen: Sequence[Constant],
+    logs: Vector,
+) -> Vector:
+    found = []
+    for fabric, measurements in parts:
+        predicted = predict(_with(fabric, chosen, logs), measurements)
+        pairs = zip(predicted, measurements, strict=True)
+        found += [log(time_s / row.time_s) for time_s, row in pairs]
+    return np.array(found)
+
+
+def _with(fabric: Fabric, chosen: Sequence[Constant], logs: Vector) -> Fabric:
     """Return the fabric with constants of these logarithms, shares at most 1."""
     for constant, value in zip(chosen, logs, strict=True):
-        fabric = constant.put(fabric, Fraction(min(exp(value), constant.most)))
+        fabric = constant.put(fabric, Fraction(min(exp(value), 1.0)))
     return fabric
 
 
-def _reaches(constant: Constant, fabric: Fabric, measurements: Sequence[Measurement]) -> bool:
+def _reaches(constant: Constant, parts: Sequence[tuple[Fabric, Sequence[Measurement]]]) -> bool:
     """Whether halving a constant changes any predicted time."""
-    changed = constant.put(fabric, constant.get(fabric) / 2)
-    return predict(changed, measurements) != predict(fabric, measurements)
+    return any(
+        predict(constant.put(fabric, constant.get(fabric) / 2), measurements)
+        != predict(fabric, measurements)
+        for fabric, measurements in parts
+    )
 
 
 def _lines(fabric: Fabric, row: Measurement) -> list[Line]:
@@ -234,31 +263,31 @@ def _base(place: int, protocol: str) -> Constant:
     def put(fabric: Fabric, value: Fraction) -> Fabric:
         return _put_protocol(fabric, place, base_s=value)
 
-    return Constant(
-        f"{protocol} call (s)", 1.0, lambda fabric: fabric.protocols[place].base_s, put
-    )
+    return Constant(f"{protocol} call (s)", lambda fabric: fabric.protocols[place].base_s, put)
 
 
 def _step(place: int, protocol: str, level: int) -> Constant:
     def put(fabric: Fabric, value: Fraction) -> Fabric:
         steps = fabric.protocols[place].steps_s
-        return _put_protocol(
-            fabric, place, steps_s=(*steps[:level], value, *steps[level + 1 :])
-        )
+        return _put_protocol(fabric, place, steps_s=(*steps[:level], value, *steps[level + 1 :]))
 
     return Constant(
         f"{protocol} step on level {level} (s)",
-        1.0,
         lambda fabric: fabric.protocols[place].steps_s[level],
         put,
     )
 
 
-def _protocol_share(place: int, protocol: str) -> Constant:
+def _protocol_share(place: int, protocol: str, level: int) -> Constant:
     def put(fabric: Fabric, value: Fraction) -> Fabric:
-        return _put_protocol(fabric, place, share=value)
+        shares = fabric.protocols[place].shares
+        return _put_protocol(fabric, place, shares=(*shares[:level], value, *shares[level + 1 :]))
 
-    return Constant(f"{protocol} share", 1.0, lambda fabric: fabric.protocols[place].share, put)
+    return Constant(
+        f"{protocol} share of level {level}",
+        lambda fabric: fabric.protocols[place].shares[level],
+        put,
+    )
 
 
 def _link_share(level: int, family: Family) -> Constant:
@@ -270,7 +299,6 @@ def _link_share(level: int, family: Family) -> Constant:
 
     return Constant(
         f"{family} share of level {level}",
-        1.0,
         lambda fabric: fabric.links[level].shares[family],
         put,
     )

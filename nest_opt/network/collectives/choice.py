@@ -82,20 +82,26 @@ def collective_time(
     InstanceError
         If the fabric has no algorithm for it, or fewer levels than the spread.
     """
+    size = Fraction(size_bytes)
+    bound = lower_bound(fabric, operation, spread, size)
+    if spread.ranks == 1:
+        return CollectiveTime(operation, 1, size, (), bound)
     named = [(str(name), shape) for name, shape in shapes(fabric, operation, spread)]
-    bound = lower_bound(fabric, operation, spread, size_bytes)
-    return _choose(fabric, operation, spread, named, Fraction(size_bytes), bound)
+    candidates = _candidates(fabric, operation, spread, named, size)
+    return CollectiveTime(operation, spread.ranks, size, candidates, bound)
 
 
 def torus_time(
     fabric: Fabric, operation: Collective, torus: Torus, size_bytes: Fraction | int
 ) -> CollectiveTime:
     """Return the time of a collective on a torus; the fabric's first link is one of its links."""
+    size = Fraction(size_bytes)
+    bound = torus_bound(fabric, operation, torus, size)
+    if torus.ranks == 1:
+        return CollectiveTime(operation, 1, size, (), bound)
     named = [("torus-rings", torus_shape(operation, torus))]
-    bound = torus_bound(fabric, operation, torus, size_bytes)
-    found = _choose(fabric, operation, Spread((1,)), named, Fraction(size_bytes), bound)
-    candidates = found.candidates if torus.ranks > 1 else ()
-    return CollectiveTime(operation, torus.ranks, found.size_bytes, candidates, bound)
+    candidates = _candidates(fabric, operation, Spread((1,)), named, size)
+    return CollectiveTime(operation, torus.ranks, size, candidates, bound)
 
 
 def uneven_all_to_all_time(
@@ -141,7 +147,8 @@ def uneven_all_to_all_time(
     steps = tuple(int(level == crossed) for level in range(len(volumes)))
     shape = uniform("exchange", steps, volumes, overlapped=True)
     bound = bound_of_volumes(fabric, "all-to-all", spread, volumes, size)
-    return _choose(fabric, "all-to-all", spread, [("direct", shape)], size, bound)
+    candidates = _candidates(fabric, "all-to-all", spread, [("direct", shape)], size)
+    return CollectiveTime("all-to-all", ranks, size, candidates, bound)
 
 
 def _busiest(sent_bytes: Sequence[Sequence[int]], below: int) -> Fraction:
@@ -157,32 +164,27 @@ def _busiest(sent_bytes: Sequence[Sequence[int]], below: int) -> Fraction:
     return Fraction(most, below)
 
 
-def _choose(
+def _candidates(
     fabric: Fabric,
     operation: Collective,
     spread: Spread,
     named: Sequence[tuple[str, Shape]],
     size_bytes: Fraction,
-    bound: Bound,
-) -> CollectiveTime:
-    """Return the result: all algorithms under all protocols, fastest first."""
+) -> tuple[Candidate, ...]:
+    """Return all algorithms under all protocols, fastest first."""
     candidates = []
     for name, shape in named:
         for protocol in fabric.protocols:
             found = line(fabric, protocol, shape, spread)
             if found is not None:
-                candidates.append(
-                    Candidate(name, protocol.name, found, found.time_s(size_bytes))
-                )
+                time_s = found.time_s(size_bytes)
+                candidates.append(Candidate(name, protocol.name, found, time_s))
     if not candidates:
         raise InstanceError(
             f"fabric {fabric.name}: found no algorithm for {operation}, at least one is needed: "
             f"add one to its algorithms ({', '.join(fabric.algorithms)})"
         )
-    if spread.ranks == 1 and not any(shape.volumes != (0,) for _, shape in named):
-        candidates = []
-    candidates.sort(key=lambda candidate: candidate.time_s)
-    return CollectiveTime(operation, spread.ranks, size_bytes, tuple(candidates), bound)
+    return tuple(sorted(candidates, key=lambda candidate: candidate.time_s))
 
 
 def _parts(candidate: Candidate, size_bytes: Fraction) -> str:

@@ -100,14 +100,14 @@ class Protocol:
         Seconds of a call, whatever it does.
     steps_s
         Seconds of a step over each level.
-    share
-        Share of what a link attains that this protocol gets.
+    shares
+        Share of what each level's links attain that this protocol gets.
     """
 
     name: str
     base_s: Fraction
     steps_s: tuple[Fraction, ...]
-    share: Fraction
+    shares: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
         if self.base_s < 0 or min(self.steps_s) < 0:
@@ -115,11 +115,12 @@ class Protocol:
                 f"protocol {self.name}: found a negative time, at least 0 s is needed for a call "
                 "and for each step: correct it"
             )
-        if not 0 < self.share <= 1:
-            raise InstanceError(
-                f"protocol {self.name}: found a share of {float(self.share)}, above 0 and at most "
-                "1 is needed: correct it"
-            )
+        for share in self.shares:
+            if not 0 < share <= 1:
+                raise InstanceError(
+                    f"protocol {self.name}: found a share of {float(share)}, above 0 and at most "
+                    "1 is needed: correct it"
+                )
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,11 @@ class Fabric:
 
     def __post_init__(self) -> None:
         for protocol in self.protocols:
-            if len(protocol.steps_s) != len(self.links):
+            if {len(protocol.steps_s), len(protocol.shares)} != {len(self.links)}:
                 raise InstanceError(
-                    f"fabric {self.name}: protocol {protocol.name} has steps for "
-                    f"{len(protocol.steps_s)} levels, {len(self.links)} are needed (one a link): "
-                    "correct it"
+                    f"fabric {self.name}: protocol {protocol.name} has {len(protocol.steps_s)} "
+                    f"steps and {len(protocol.shares)} shares, {len(self.links)} of each are "
+                    "needed (one a link): correct it"
                 )
 
     def peaks(self, spread: Spread) -> tuple[Fraction, ...]:
@@ -182,10 +183,10 @@ def line(fabric: Fabric, protocol: Protocol, shape: Shape, spread: Spread) -> Li
     """
     per_byte = []
     for level, volume in enumerate(shape.volumes):
-        rate = _attained(fabric, shape, spread, level)
+        rate = _attained(fabric, protocol, shape, spread, level)
         if volume and rate is None:
             return None
-        per_byte.append(volume / (rate * protocol.share) if rate else Fraction(0))
+        per_byte.append(volume / rate if rate else Fraction(0))
     fixed = protocol.base_s + sum(
         (count * seconds for count, seconds in zip(shape.steps, protocol.steps_s, strict=False)),
         Fraction(0),
@@ -193,15 +194,18 @@ def line(fabric: Fabric, protocol: Protocol, shape: Shape, spread: Spread) -> Li
     return Line(fixed, max(per_byte) if shape.overlapped else sum(per_byte, Fraction(0)))
 
 
-def _attained(fabric: Fabric, shape: Shape, spread: Spread, level: int) -> Fraction | None:
-    """Return the bytes/s of a device at a level, the least of the levels passed; None if refused."""
+def _attained(
+    fabric: Fabric, protocol: Protocol, shape: Shape, spread: Spread, level: int
+) -> Fraction | None:
+    """Return the bytes/s of a device at a level: the least of those passed; None if refused."""
     rates, below = [], spread.below
     for place in range(level + 1):
         link = fabric.links[place]
         share = link.shares.get(shape.families[place])
         if share is not None:
             used = Fraction(min(link.ports or below[place], below[place]), below[place])
-            rates.append(link.bandwidth(spread.counts[place]) * share * used)
+            attained = share * protocol.shares[place]
+            rates.append(link.bandwidth(spread.counts[place]) * attained * used)
         elif shape.volumes[place]:
             return None
     return min(rates, default=None)
