@@ -134,6 +134,9 @@ DOUBTS: tuple[tuple[str, str], ...] = (
     ),
 )
 
+# Sound rows that no constant is fitted to: newer software halves their times on equal hardware.
+OLD_SOFTWARE = ("aws-2xp5-eks",)
+
 WHY: tuple[tuple[str, str], ...] = (
     ("azure-a100", "small buffers: four sources take 50 to 102 us for 1 MiB on 8 A100"),
     ("vtrain-a100", "small buffers: four sources take 50 to 102 us for 1 MiB on 8 A100"),
@@ -252,12 +255,11 @@ def read_row(data: dict[str, str]) -> Row:
 
 def tpu_row(data: dict[str, str], measured: Measurement) -> Row:
     """Return a row of TPU v6e: a torus, or pairs of chips in two slices."""
-    call_s = Fraction(0)
     torus = Torus((16, 16), (True, True))
     bandwidth = Fraction(TPU_LINK_BYTES_PER_S)
     if data["nodes"] == "2":
         torus, bandwidth = Torus((2,), (False,)), TPU_NETWORK_BYTES_PER_S
-    fabric = build_torus_fabric(bandwidth, call_s)
+    fabric = build_torus_fabric(bandwidth)
     found = torus_time(fabric, measured.operation, torus, measured.size_bytes)
     old = 2 * (torus.ranks - 1) * (1e-6 + measured.size_bytes / torus.ranks / float(bandwidth) / 4)
     return Row(data["sweep"], "tpu-v6e", data["source"], measured, found, old)
@@ -356,7 +358,7 @@ def held_out_lines(rows: Sequence[Row]) -> Iterator[str]:
             errors = relative_errors(fitted, tested)
             pooled += errors
             yield f"| {node} | {source} | {len(tested)} | {statistics(errors)} |"
-    members = [row for row in rows if " + efa" in row.fabric]
+    members = [row for row in in_fits(rows) if " + efa" in row.fabric]
     for fabric in sorted({row.fabric for row in members}):
         fitted = fit_efa([row for row in members if row.fabric != fabric])
         ((other, tested),) = by_fabric([row for row in members if row.fabric == fabric])
@@ -381,6 +383,11 @@ def is_of_efa(name: str) -> bool:
     return "level 1" in name and "exchange" not in name
 
 
+def in_fits(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that constants may be fitted to."""
+    return [row for row in rows if row.doubt is None and row.sweep not in OLD_SOFTWARE]
+
+
 def by_fabric(rows: Sequence[Row]) -> list[tuple[Fabric, list[Measurement]]]:
     """Return fabrics of two levels with the measurements on each."""
     found: dict[str, tuple[Fabric, list[Measurement]]] = {}
@@ -401,7 +408,7 @@ def moved_to(fabric: Fabric, fitted: Calibration) -> Fabric:
 
 def fit_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the constants of the least squares, of every fabric that has rows for them."""
-    sound = [row for row in rows if row.doubt is None]
+    sound = in_fits(rows)
     for node in NODE_FABRICS:
         members = [row.measurement for row in sound if row.fabric == node.name]
         if members:

@@ -123,12 +123,10 @@ def torus_bound(
         return Bound(Fraction(0), Fraction(0), Fraction(0))
     ranks = torus.ranks
     fewest = sum(2 if joined else 1 for _, joined in torus.axes)
-    links = sum(
-        Fraction(2 * ranks * (size if joined else size - 1), size) for size, joined in torus.axes
-    )
+    links = sum(2 * (ranks if joined else ranks - ranks // size) for size, joined in torus.axes)
     volume = Fraction(ranks - 1, ranks * fewest)
     if operation == "all-reduce":
-        volume = max(Fraction(1, fewest), 2 * (ranks - 1) / links)
+        volume = max(Fraction(1, fewest), Fraction(2 * (ranks - 1), links))
     elif operation == "all-to-all":
         volume = max(exchange_share(size, joined) for size, joined in torus.axes)
     elif operation == "broadcast":

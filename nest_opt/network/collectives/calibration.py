@@ -152,7 +152,8 @@ def calibrate_together(
             "nccl-tests"
         )
     fabric = parts[0][0]
-    chosen, kept = [], []
+    chosen: list[Constant] = []
+    kept: list[Constant] = []
     for constant in constants(fabric):
         if fitted(constant.name) and constant.get(fabric):
             (chosen if _reaches(constant, parts) else kept).append(constant)

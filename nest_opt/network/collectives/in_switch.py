@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from nest_opt.network.collectives.shape import Collective, Shape, Spread, uniform
+from nest_opt.network.collectives.shape import Collective, Family, Shape, Spread, uniform
 from nest_opt.network.collectives.tree import above_node
 
 
@@ -17,9 +17,10 @@ def in_switch(operation: Collective, spread: Spread) -> Shape | None:
     """
     inside = spread.counts[0]
     steps, volumes = above_node(spread)
+    stream: Family = "stream"
     if operation == "all-reduce":
         return Shape(
-            ("switch", *("stream",) * len(steps)),
+            ("switch", *(stream,) * len(steps)),
             (2 * (inside > 1), *steps),
             (Fraction(inside + 1, inside) if inside > 1 else Fraction(0), *volumes),
             overlapped=True,

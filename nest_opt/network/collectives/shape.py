@@ -79,7 +79,8 @@ class Shape:
     volumes
         Bytes that the busiest device of each level sends over that level, per
         byte of the buffer, its subgroup's traffic shared out over the
-        subgroup's devices.
+        subgroup's devices; of messages one after the other, the sum of each
+        step's largest.
     overlapped
         Whether levels work at the same time, chunk by chunk, so that the
         slowest alone counts; otherwise one after the other.
