@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import log
 from pathlib import Path
 from statistics import median
 
@@ -38,6 +39,7 @@ from nest_opt.network.collectives import (
     calibrate_together,
     collective_time,
     error_at,
+    predict,
     relative_errors,
     torus_time,
 )
@@ -140,18 +142,15 @@ OLD_SOFTWARE = ("aws-2xp5-eks",)
 WHY: tuple[tuple[str, str], ...] = (
     ("azure-a100", "small buffers: four sources take 50 to 102 us for 1 MiB on 8 A100"),
     ("vtrain-a100", "small buffers: four sources take 50 to 102 us for 1 MiB on 8 A100"),
-    ("stas-a100", "small buffers: four sources take 50 to 102 us for 1 MiB on 8 A100"),
     ("galvatron-sp-all2all", "small buffers: its all-to-all takes 110 us on 8 GPUs below 8 MiB"),
-    ("galvatron-sp-allreduce", "small buffers"),
-    ("dgx-h100", "1 MiB on 8 H100 takes 27 to 46 us"),
-    ("aws-1xp5", "1 MiB on 8 H100 takes 27 to 46 us"),
-    ("stas-h200", "1 MiB on 8 H100 or H200 takes 27 to 46 us; this bench is the slowest"),
+    ("dgx-h100", "small buffers: 1 MiB on 8 H100 takes 27 to 46 us"),
     ("nccltests314", "H20, whose NVLink is taken to be H100's; 59 us whatever the size"),
     ("aws-2xp5-eks", "older network software: same hardware as aws-2xp5 and up to twice the time"),
-    ("aws-2xp4de", "bandwidth grows more slowly than under two protocols: up to 64 MiB"),
-    ("aws-2xp5", "bandwidth grows more slowly than under two protocols: 16 to 128 MiB"),
-    ("stas-b200-32", "bandwidth grows more slowly than under two protocols"),
-    ("nccl1531", "all-to-all over the network: its share is a guess"),
+    ("aws-2xp5", "small buffers: EFA's steps lie between those of p5 and the slower ones of p4de"),
+    (
+        "stas-b200-32",
+        "where the two protocols cross; EFA's constants lie between those of three machines",
+    ),
 )
 
 
@@ -164,12 +163,18 @@ class Row:
     source: str
     measurement: Measurement
     found: CollectiveTime
+    unfitted_s: float
     old_s: float
 
     @property
     def error(self) -> float:
         """Predicted over measured time, less 1."""
         return float(self.found.time_s) / self.measurement.time_s - 1
+
+    @property
+    def unfitted_error(self) -> float:
+        """The same with NCCL's own calls, protocols and steps."""
+        return self.unfitted_s / self.measurement.time_s - 1
 
     @property
     def old_error(self) -> float:
@@ -201,6 +206,25 @@ def spread_of(data: dict[str, str]) -> Spread:
     if "GB200" in data["hardware"]:
         return Spread((ranks,) if ranks <= 72 else (72, ranks // 72))
     return Spread((ranks,) if nodes == 1 else (ranks // nodes, nodes))
+
+
+def unfitted(fabric: Fabric) -> Fabric:
+    """Return a fabric with the calls, shares and steps of NCCL's LL128 and Simple."""
+    levels = range(len(fabric.links))
+    constants = ((14, (1.9, 4), 0.92), (8.4, (3.4, 14), 1))
+    return replace(
+        fabric,
+        links=tuple(replace(link, ports=None) for link in fabric.links),
+        protocols=tuple(
+            replace(
+                protocol,
+                base_s=Fraction(call) / 10**6,
+                steps_s=tuple(Fraction(steps[level]) / 10**6 for level in levels),
+                shares=tuple(Fraction(share) for _ in levels),
+            )
+            for protocol, (call, steps, share) in zip(fabric.protocols, constants, strict=True)
+        ),
+    )
 
 
 def old_time_s(fabric: Fabric, measured: Measurement) -> float:
@@ -250,7 +274,8 @@ def read_row(data: dict[str, str]) -> Row:
     held = replace(fabric, algorithms=measured.algorithms or fabric.algorithms)
     found = collective_time(held, operation, measured.spread, size)
     name = f"{fabric.name} {gigas}".strip()
-    return Row(sweep, name, data["source"], measured, found, old_time_s(fabric, measured))
+    bare = predict(unfitted(held), [measured])[0]
+    return Row(sweep, name, data["source"], measured, found, bare, old_time_s(fabric, measured))
 
 
 def tpu_row(data: dict[str, str], measured: Measurement) -> Row:
@@ -262,7 +287,8 @@ def tpu_row(data: dict[str, str], measured: Measurement) -> Row:
     fabric = build_torus_fabric(bandwidth)
     found = torus_time(fabric, measured.operation, torus, measured.size_bytes)
     old = 2 * (torus.ranks - 1) * (1e-6 + measured.size_bytes / torus.ranks / float(bandwidth) / 4)
-    return Row(data["sweep"], "tpu-v6e", data["source"], measured, found, old)
+    bare = float(found.time_s)
+    return Row(data["sweep"], "tpu-v6e", data["source"], measured, found, bare, old)
 
 
 def statistics(errors: Sequence[float]) -> str:
@@ -272,16 +298,17 @@ def statistics(errors: Sequence[float]) -> str:
 
 def error_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table of errors, overall and by fabric."""
-    yield "| rows | number | median | p90 | of (4): median | p90 |"
-    yield "|---|---|---|---|---|---|"
+    yield "| rows | number | median | p90 | NCCL's calls: median | p90 | (4): median | p90 |"
+    yield "|---|---|---|---|---|---|---|---|"
     sound = [row for row in rows if row.doubt is None]
     groups: dict[str, list[Row]] = {"all": list(rows), "without doubtful rows": sound}
     for row in rows:
         groups.setdefault(row.fabric, []).append(row)
     for name, members in groups.items():
         new = statistics([row.error for row in members])
+        bare = statistics([row.unfitted_error for row in members])
         old = statistics([row.old_error for row in members])
-        yield f"| {name} | {len(members)} | {new} | {old} |"
+        yield f"| {name} | {len(members)} | {new} | {bare} | {old} |"
 
 
 def far_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -346,7 +373,7 @@ def bound_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def held_out_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield errors of constants that were fitted without the source that they predict."""
-    yield "| fabric | source left out | rows | median | p90 |"
+    yield "| fabric | left out of the fit | rows | median | p90 |"
     yield "|---|---|---|---|---|"
     pooled: list[float] = []
     for node in ("a100-nvswitch", "h100-nvswitch"):
@@ -358,6 +385,12 @@ def held_out_lines(rows: Sequence[Row]) -> Iterator[str]:
             errors = relative_errors(fitted, tested)
             pooled += errors
             yield f"| {node} | {source} | {len(tested)} | {statistics(errors)} |"
+    mesh = [row for row in rows if row.fabric == "v100-cube-mesh"]
+    eight = [row.measurement for row in mesh if row.measurement.spread.ranks == 8]
+    fewer = [row.measurement for row in mesh if row.measurement.spread.ranks < 8]
+    errors = relative_errors(calibrate(build_fabric("v100"), eight, is_fitted).fabric, fewer)
+    pooled += errors
+    yield f"| v100-cube-mesh | groups of 2 to 7 GPUs | {len(fewer)} | {statistics(errors)} |"
     members = [row for row in in_fits(rows) if " + efa" in row.fabric]
     for fabric in sorted({row.fabric for row in members}):
         fitted = fit_efa([row for row in members if row.fabric != fabric])
@@ -371,6 +404,11 @@ def held_out_lines(rows: Sequence[Row]) -> Iterator[str]:
 def is_fitted(name: str) -> bool:
     """Whether a constant of a node is fitted: all but the steps, which are NCCL's."""
     return "step" not in name
+
+
+def is_share(name: str) -> bool:
+    """Whether a constant is the share that streams attain, which few rows can tell."""
+    return name == "stream share of level 0"
 
 
 def fit_efa(rows: Sequence[Row]) -> Calibration:
@@ -412,10 +450,34 @@ def fit_lines(rows: Sequence[Row]) -> Iterator[str]:
     for node in NODE_FABRICS:
         members = [row.measurement for row in sound if row.fabric == node.name]
         if members:
-            fitted = calibrate(build_fabric(node.name), members, is_fitted)
+            few = len(members) < 5
+            fitted = calibrate(build_fabric(node.name), members, is_share if few else is_fitted)
             yield f"{node.name} ({len(members)} rows): {values_of(fitted)}"
     efa = [row for row in sound if " + efa" in row.fabric]
     yield f"efa ({len(efa)} rows): {values_of(fit_efa(efa))}"
+    racks = [row for row in sound if " + nvl72" in row.fabric]
+    ports, fitted = fit_ports(racks)
+    yield f"nvl72-infiniband ({len(racks)} rows): ports {ports}, {values_of(fitted)}"
+
+
+def fit_ports(rows: Sequence[Row]) -> tuple[int, Calibration]:
+    """Return the ports of an NVL72 that one call uses, and the step, of the least squares."""
+    ((fabric, members),) = by_fabric(rows)
+    near, far = fabric.links
+    tried = {
+        ports: calibrate(
+            replace(fabric, links=(near, replace(far, ports=ports))),
+            members,
+            lambda name: name == "bulk step on level 1 (s)",
+        )
+        for ports in range(4, 19)
+    }
+    return min(
+        tried.items(),
+        key=lambda item: sum(
+            log(1 + error) ** 2 for error in relative_errors(item[1].fabric, members)
+        ),
+    )
 
 
 def values_of(fitted: Calibration) -> str:

@@ -246,7 +246,7 @@ _MI300X = NodeFabric(
     aliases=("mi300x",),
     accelerator="mi300x",
     level=_fast(
-        stream=_fit("0.73", "two RCCL rows of stas00, 2 and 8 GPUs at 4 GiB"),
+        stream=_fit("0.72", "two RCCL rows of stas00, 2 and 8 GPUs at 4 GiB"),
         exchange=_LIKE_A100_EXCHANGE,
         low_latency=_like("0.85", "as fitted on A100"),
     ),
@@ -305,8 +305,8 @@ _NVL72_NETWORK = NetworkFabric(
         exchange_share=_like("0.6", "as InfiniBand"),
         low_latency_share=_LL128_SHARE,
         low_latency_step_s=_LL128_NET_STEP,
-        bulk_step_s=_fit("300e-6", _NVL72_ROWS),
-        ports=_fit("9", f"{_NVL72_ROWS}; no source states that 9 of 72 ports are used"),
+        bulk_step_s=_fit("390e-6", _NVL72_ROWS),
+        ports=_fit("10", f"{_NVL72_ROWS}; no source states that 10 of 72 ports are used"),
     ),
 )
 NETWORK_FABRICS: tuple[NetworkFabric, ...] = (_INFINIBAND, _EFA, _NVL72_NETWORK)

@@ -61,7 +61,8 @@ def bound_of_volumes(
 ) -> Bound:
     """Return the bound of what each device of a level's subgroups must send or receive.
 
-    It has its links of that level and of all above for it.
+    It has its links of that level and of all above for it. In a mesh of few
+    links the peak is what the rings through it get.
     """
     peaks = fabric.peaks(spread)
     crossed = [level for level, count in enumerate(spread.counts) if count > 1]
@@ -83,10 +84,10 @@ def cut_volumes(fabric: Fabric, operation: Collective, spread: Spread) -> tuple[
     Of the N subgroups of g ranks each below a level:
 
     - all-gather and reduce-scatter: all but g / n of the result enters, of the input leaves, a
-      subgroup (Chan et al. 2007, table 1);
+      subgroup (Chan et al. 2007, lower bounds);
     - all-reduce: every element is received N - 1 times for the sums and N - 1
       times as a result, if devices add up: 2 (N - 1) / N a subgroup (Patarasuk
-      and Yuan 2009, theorem 1); with sums in switches, once each way;
+      and Yuan 2009); with sums in switches, once each way;
     - all-to-all: what a subgroup's ranks hold for others, (n - g) / n of each rank's buffer;
     - broadcast: the buffer enters each subgroup; send-receive: all of it by one device.
     """
@@ -143,7 +144,7 @@ def torus_bound(
 def _one_port_s(fabric: Fabric, operation: Collective, spread: Spread) -> Fraction:
     """Return the seconds until what one rank has can have reached all, one message at a time.
 
-    ceil(log2 n) steps, each at least that of the quickest level (Chan et al. 2007, section 3).
+    ceil(log2 n) steps, each at least that of the quickest level (Chan et al. 2007).
     Zero where ranks or switches serve many at once.
     """
     if operation == "send-receive" or set(fabric.algorithms) & set(_MANY_AT_ONCE):

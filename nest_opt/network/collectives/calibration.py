@@ -4,7 +4,7 @@ Least squares of the logarithms of predicted over measured times, so that a
 row counts by its relative error whatever its size. Links' peaks stay as given.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, log
@@ -21,6 +21,7 @@ _ITERATIONS = 60
 _STEP = 1e-4
 _MOST_DAMPING = 1e8
 _LEAST_GAIN = 1e-7
+_APART = (3.0, 10.0)
 
 Vector = NDArray[np.float64]
 
@@ -46,9 +47,17 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant of a fabric that can be fitted: at most 1, seconds or a share."""
+    """A constant of a fabric that can be fitted: at most 1, seconds or a share.
+
+    Attributes
+    ----------
+    apart
+        How it moves from start to start of the fit, as protocols are taken
+        apart: 1 up, -1 down, 0 not at all.
+    """
 
     name: str
+    apart: int
     get: Callable[[Fabric], Fraction]
     put: Callable[[Fabric, Fraction], Fabric]
 
@@ -107,11 +116,16 @@ def constants(fabric: Fabric) -> list[Constant]:
     every protocol but the widest, and each link's attained shares.
     """
     found = []
+    widest = [
+        max(protocol.shares[level] for protocol in fabric.protocols)
+        for level in range(len(fabric.links))
+    ]
     for place, protocol in enumerate(fabric.protocols):
-        found.append(_base(place, protocol.name))
+        is_wide = int(protocol.shares == tuple(widest))
+        found.append(_base(place, protocol.name, is_wide))
         for level in range(len(fabric.links)):
-            found.append(_step(place, protocol.name, level))
-            if protocol.shares[level] < max(each.shares[level] for each in fabric.protocols):
+            found.append(_step(place, protocol.name, level, is_wide))
+            if protocol.shares[level] < widest[level]:
                 found.append(_protocol_share(place, protocol.name, level))
     for level, link in enumerate(fabric.links):
         found += [_link_share(level, family) for family in link.shares]
@@ -157,8 +171,9 @@ def calibrate_together(
     for constant in constants(fabric):
         if fitted(constant.name) and constant.get(fabric):
             (chosen if _reaches(constant, parts) else kept).append(constant)
-    logs = _least_squares(parts, chosen)
-    errors = []
+    tried = [_least_squares(parts, chosen, start) for start in _starts(fabric, chosen)]
+    _, logs = min(tried, key=lambda result: result[0])
+    errors: list[float] = []
     for each, measurements in parts:
         errors += relative_errors(_with(each, chosen, logs), measurements)
     result = _with(fabric, chosen, logs)
@@ -171,15 +186,26 @@ def calibrate_together(
     )
 
 
-def _least_squares(
-    parts: Sequence[tuple[Fabric, Sequence[Measurement]]], chosen: Sequence[Constant]
-) -> Vector:
-    """Return the logarithms of constants of the least squares.
+def _starts(fabric: Fabric, chosen: Sequence[Constant]) -> Iterator[Vector]:
+    """Yield logarithms to start from: the fabric's own, and with its protocols further apart.
 
-    Levenberg 1944, Marquardt 1963; the times are minima of lines, so that derivatives jump
-    where the choice changes, and steps are taken only if they help.
+    A time is a minimum of lines, so that a fit may end where one of them is never taken.
     """
-    here = np.array([log(float(constant.get(parts[0][0]))) for constant in chosen])
+    here = np.array([log(float(constant.get(fabric))) for constant in chosen])
+    apart = np.array([constant.apart for constant in chosen])
+    yield here
+    if apart.any():
+        yield from (here + log(factor) * apart for factor in _APART)
+
+
+def _least_squares(
+    parts: Sequence[tuple[Fabric, Sequence[Measurement]]], chosen: Sequence[Constant], start: Vector
+) -> tuple[float, Vector]:
+    """Return the sum of squares, and the logarithms of constants, at the end of a descent.
+
+    Levenberg 1944, Marquardt 1963; steps are taken only if they help.
+    """
+    here = start
     residuals = _residuals(parts, chosen, here)
     damping = 1e-2
     for _ in range(_ITERATIONS if chosen else 0):
@@ -197,7 +223,7 @@ def _least_squares(
             damping *= 4
         if damping >= _MOST_DAMPING or residuals @ residuals > (1 - _LEAST_GAIN) * before:
             break
-    return here
+    return float(residuals @ residuals), here
 
 
 def _slopes(
@@ -260,20 +286,23 @@ def _lines(fabric: Fabric, row: Measurement) -> list[Line]:
     return found
 
 
-def _base(place: int, protocol: str) -> Constant:
+def _base(place: int, protocol: str, apart: int) -> Constant:
     def put(fabric: Fabric, value: Fraction) -> Fabric:
         return _put_protocol(fabric, place, base_s=value)
 
-    return Constant(f"{protocol} call (s)", lambda fabric: fabric.protocols[place].base_s, put)
+    return Constant(
+        f"{protocol} call (s)", apart, lambda fabric: fabric.protocols[place].base_s, put
+    )
 
 
-def _step(place: int, protocol: str, level: int) -> Constant:
+def _step(place: int, protocol: str, level: int, apart: int) -> Constant:
     def put(fabric: Fabric, value: Fraction) -> Fabric:
         steps = fabric.protocols[place].steps_s
         return _put_protocol(fabric, place, steps_s=(*steps[:level], value, *steps[level + 1 :]))
 
     return Constant(
         f"{protocol} step on level {level} (s)",
+        apart,
         lambda fabric: fabric.protocols[place].steps_s[level],
         put,
     )
@@ -286,6 +315,7 @@ def _protocol_share(place: int, protocol: str, level: int) -> Constant:
 
     return Constant(
         f"{protocol} share of level {level}",
+        -1,
         lambda fabric: fabric.protocols[place].shares[level],
         put,
     )
@@ -300,6 +330,7 @@ def _link_share(level: int, family: Family) -> Constant:
 
     return Constant(
         f"{family} share of level {level}",
+        0,
         lambda fabric: fabric.links[level].shares[family],
         put,
     )

@@ -10,7 +10,7 @@ def pairwise(operation: Collective, spread: Spread) -> Shape | None:
 
     The buffer is what a rank holds, 1/n of it for each rank. n - 1 steps, in
     n - g of which a rank's partner is outside its subgroup of g ranks (Thakur,
-    Rabenseifner and Gropp 2005, section 4.4).
+    Rabenseifner and Gropp 2005, long messages).
     """
     if operation != "all-to-all":
         return None
@@ -49,7 +49,7 @@ def bruck(operation: Collective, spread: Spread) -> Shape | None:
     """Return the shape of Bruck's all-to-all: few steps, for small buffers.
 
     ceil(log2 n) steps, in each of which at most half of the buffer moves
-    (Bruck et al. 1997; Thakur, Rabenseifner and Gropp 2005, section 4.4). All
+    (Bruck et al. 1997; Thakur, Rabenseifner and Gropp 2005, short messages). All
     of it is charged to the outermost level that the spread has.
     """
     if operation != "all-to-all":
@@ -69,7 +69,7 @@ def binomial(operation: Collective, spread: Spread) -> Shape | None:
     """Return the shape of a binomial tree's broadcast.
 
     ceil(log2 c) steps over a level with c subgroups, each with the whole
-    buffer, from one device (Thakur, Rabenseifner and Gropp 2005, section 4.3).
+    buffer, from one device (Thakur, Rabenseifner and Gropp 2005).
     """
     if operation != "broadcast":
         return None
@@ -81,7 +81,7 @@ def scatter_gather(operation: Collective, spread: Spread) -> Shape | None:
     """Return the shape of a broadcast as a scatter and an all-gather.
 
     ceil(log2 n) + n - 1 steps and 2 (n - 1) / n buffers (van de Geijn; Thakur,
-    Rabenseifner and Gropp 2005, section 4.3). The root's scatter
+    Rabenseifner and Gropp 2005). The root's scatter
     leaves through one device on every level, the rings of the gather through all.
     """
     if operation != "broadcast":

@@ -11,7 +11,7 @@ def halving_doubling(operation: Collective, spread: Spread) -> Shape | None:
     Near partners exchange the large pieces: a level with c subgroups is
     crossed with the share that the ranks below have left. With c a power of
     two, log2 c steps and (c - 1) / c of that share a pass (Rabenseifner 2004;
-    Thakur, Rabenseifner and Gropp 2005, sections 4.2 to 4.5).
+    Thakur, Rabenseifner and Gropp 2005).
     """
     levels = [_level(operation, count) for count in spread.counts]
     found = [level for level in levels if level is not None]

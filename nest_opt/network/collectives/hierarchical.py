@@ -9,13 +9,13 @@ def hierarchical(operation: Collective, spread: Spread) -> Shape | None:
     """Return the shape of a ring on every level, one level after the other.
 
     All-reduce: reduce-scatter inside, all-reduce of the shares between, all-gather
-    inside, for two levels or more (Cho et al. 2019, BlueConnect, section 3; two
+    inside, for two levels or more (Cho et al. 2019, BlueConnect; two
     levels: Mikami et al. 2018, arXiv:1811.05233). c - 1 steps a pass over
     a level with c subgroups, and (c - 1) / c of the share 1 / (ranks below).
 
     All-to-all: first to the rank of the node whose place the receiver has in
     its own, then between nodes; all bytes but those that stay cross each
-    level (DeepSpeed-MoE, arXiv:2201.05596, section 5.2).
+    level (DeepSpeed-MoE, arXiv:2201.05596).
     """
     if operation == "all-to-all":
         steps = tuple(count - 1 for count in spread.counts)

@@ -9,24 +9,26 @@ from nest_opt.network.collectives.tree import above_node
 def in_switch(operation: Collective, spread: Spread) -> Shape | None:
     """Return the shape of sums inside the innermost level's switches, trees above (NVLS).
 
-    Each of c ranks reads the sum of its c-th part, which takes that part of
-    every rank over the links, and writes it to all: (c + 1) / c buffers out
-    and as many in. (nccl-tests, doc/PERFORMANCE.md, has the factor (n + 1) / n
-    for in-network reduction; on 5 to 8 H200 it leaves one bandwidth, within
-    2%.) One step up and one down. A broadcast is written once, and copied by the switch.
+    Each of c ranks reads the sum of its c-th part, for which the switch reads
+    that part of every rank, and writes it to all: a whole buffer and a c-th go
+    out of each rank, and as many bytes in. (nccl-tests, doc/PERFORMANCE.md,
+    has n + 1 in its factor for reduction in the network; on 5 to 8 H200 the
+    factor (n + 1) / n leaves one bandwidth, within 2%.) One step up and one
+    down. A broadcast is written once, and copied by the switch.
     """
-    inside = spread.counts[0]
-    steps, volumes = above_node(spread)
-    stream: Family = "stream"
     if operation == "all-reduce":
+        steps, volumes = above_node(spread)
+        up_and_down, read_and_written = _inside(spread.counts[0])
+        stream: Family = "stream"
         return Shape(
             ("switch", *(stream,) * len(steps)),
-            (2 * (inside > 1), *steps),
-            (Fraction(inside + 1, inside) if inside > 1 else Fraction(0), *volumes),
+            (up_and_down, *steps),
+            (read_and_written, *volumes),
             overlapped=True,
         )
     if operation == "broadcast" and len(spread.counts) == 1:
-        return uniform("switch", (int(inside > 1),), (Fraction(int(inside > 1)),), overlapped=True)
+        several = int(spread.ranks > 1)
+        return uniform("switch", (several,), (Fraction(several),), overlapped=True)
     return None
 
 
@@ -38,12 +40,16 @@ def in_all_switches(operation: Collective, spread: Spread) -> Shape | None:
     """
     if operation != "all-reduce":
         return None
-    innermost = in_switch(operation, Spread(spread.counts[:1]))
-    assert innermost is not None
+    up_and_down, read_and_written = _inside(spread.counts[0])
     above = list(zip(spread.counts[1:], spread.below[1:], strict=True))
     return uniform(
         "switch",
-        (*innermost.steps, *(2 * (count > 1) for count, _ in above)),
-        (*innermost.volumes, *(Fraction(int(count > 1), below) for count, below in above)),
+        (up_and_down, *(2 * (count > 1) for count, _ in above)),
+        (read_and_written, *(Fraction(int(count > 1), below) for count, below in above)),
         overlapped=True,
     )
+
+
+def _inside(count: int) -> tuple[int, Fraction]:
+    """Return steps and buffers of `count` ranks at one switch that adds up."""
+    return (2, Fraction(count + 1, count)) if count > 1 else (0, Fraction(0))

@@ -12,8 +12,8 @@ def ring(operation: Collective, spread: Spread) -> Shape | None:
     subgroups: with N_l of them, N_l - N_(l+1) steps (NCCL,
     src/graph/tuning.cc: 2 (K - 1) of an all-reduce's 2 (n - 1) steps are
     between K nodes). Each byte of the full buffer takes (n - 1) / n of a pass
-    over every link (Thakur, Rabenseifner and Gropp 2005, sections 4.1 and
-    4.5). As many rings as a subgroup has devices leave it through links of
+    over every link (Thakur, Rabenseifner and Gropp 2005,
+    all-gather and all-reduce). As many rings as a subgroup has devices leave it through links of
     their own, so that each carries its share: stas00/ml-engineering,
     network/README.md; NCCL calls them rails.
 

@@ -55,10 +55,10 @@ def torus_shape(operation: Collective, torus: Torus) -> Shape:
 
     The buffer is cut into as many parts as there are axes; each part takes the
     axes one after the other, each starting at another one, so that all links
-    work (Jouppi et al. 2023, arXiv:2304.01433, section 7.5; "How to Scale Your
-    Model", jax-ml/scaling-book, sharding.md: bytes over all links of all axes,
-    whatever their length). A phase lasts as long as its slowest axis. A broadcast is a scatter,
-    which loads the root's links like a reduce-scatter, and an all-gather.
+    work ("How to Scale Your Model", jax-ml/scaling-book, sharding.md: bytes over all
+    links of all axes, whatever their length). A phase lasts as long as its slowest
+    axis. A broadcast is a scatter, which loads the root's links like a
+    reduce-scatter, and an all-gather.
     """
     if operation == "send-receive":
         crossed = Fraction(int(torus.ranks > 1))

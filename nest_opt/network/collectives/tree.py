@@ -9,7 +9,7 @@ def tree_volume(count: int) -> Fraction:
     """Return what the busiest of `count` nodes sends in an all-reduce over two trees.
 
     Each node is a leaf of one tree and has two children in the other (Sanders,
-    Speck and Traeff 2009, section 3): half of the buffer up from the leaf, half up
+    Speck and Traeff 2009): half of the buffer up from the leaf, half up
     and half down to each child: 2 buffers. Of two nodes each is root of one
     tree and leaf of the other: 1 buffer.
     """
