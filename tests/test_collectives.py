@@ -1,5 +1,6 @@
 """Collective algorithms against closed forms, against runs of them, and against lower bounds."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import log2
@@ -17,6 +18,7 @@ from nest_opt.network.collectives import (
     Collective,
     Fabric,
     Link,
+    Measurement,
     Protocol,
     Spread,
     Torus,
@@ -278,7 +280,7 @@ def fabrics(draw: st.DrawFn) -> Fabric:
     return Fabric("drawn", links, protocols, names)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(fabrics(), SPREADS, st.sampled_from(COLLECTIVES), st.integers(0, 2**36))
 def test_no_algorithm_beats_the_bound_and_bytes_cost_time(
     drawn: Fabric, spread: Spread, operation: Collective, size: int
@@ -383,6 +385,9 @@ def test_binomial_and_scatter_cross_where_steps_and_bytes_do() -> None:
         (lambda: Link((Fraction(1),), {"stream": Fraction(2)}), "share of 2.0"),
         (lambda: Protocol("p", -US, (), ()), "protocol p: found a negative time"),
         (lambda: Protocol("p", US, (US,), (Fraction(0),)), "protocol p: found a share of 0.0"),
+        (lambda: Fabric("f", (), (), ()), "fabric f: found 0 links"),
+        (lambda: replace(fabric(1), links=fabric(1, 1).links), "has 1 steps and 1 shares, 2 of"),
+        (lambda: Measurement("all-reduce", Spread((2,)), 1, 0.0), "found 1 bytes in 0.0 s"),
         (lambda: collective_time(fabric(1), "all-reduce", Spread((2, 2)), 1), "2 levels, at most"),
         (lambda: collective_time(fabric(1), "all-to-all", Spread((2,)), 1), "no algorithm"),
     ],

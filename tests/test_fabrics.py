@@ -19,6 +19,9 @@ from nest_opt.models.nccl_tests import bus_factor
 from nest_opt.network.collectives import Spread, collective_time, error_at
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from collectives import PAGE, constant_lines, error_lines, read_rows  # noqa: E402
 
 
 def test_every_constant_has_a_source() -> None:
@@ -73,11 +76,6 @@ def test_names_and_bandwidths_are_checked() -> None:
 
 def test_measured_rows_are_met(shared_data: Path) -> None:
     """Of all 477 rows of at least 1 MiB the median is within 15% and nine in ten within 50%."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        from collectives import read_rows
-    finally:
-        sys.path.pop(0)
     rows, _ = read_rows(shared_data / "facts" / "nccl.csv")
     assert len(rows) == 477
     sound = [row.error for row in rows if row.doubt is None]
@@ -88,3 +86,9 @@ def test_measured_rows_are_met(shared_data: Path) -> None:
     assert error_at(sound, 0.9) <= 0.25
     below = [row.sweep for row in rows if row.measurement.time_s < row.found.bound.bytes_s]
     assert below == ["jz-v100-1n"]
+    assert "\n".join(error_lines(rows)) in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_catalogues_constants() -> None:
+    """docs/collectives.md is what `benchmarks/collectives.py --write` makes of the catalogue."""
+    assert "\n".join(constant_lines()) in PAGE.read_text(encoding="utf-8")

@@ -1,10 +1,13 @@
 """Reading nccl-tests' output, refusing what is wrong with it, and fitting constants to it."""
 
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nest_opt.errors import InstanceError
 from nest_opt.models.fabrics import build_fabric
@@ -107,6 +110,15 @@ def test_what_is_wrong_is_named_with_its_line(text: str, message: str) -> None:
     """Missing, malformed and contradictory input is refused, by file and line."""
     with pytest.raises(InstanceError, match=message):
         parse_nccl_tests(text, "a.txt")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, len(GOOD)), st.integers(0, 12), st.text("0123456789.#-/ \nNA", max_size=12))
+def test_damaged_text_is_read_or_refused(place: int, removed: int, written: str) -> None:
+    """Any piece cut out and any other put in: times above 0, or an error of this package."""
+    text = GOOD[:place] + written + GOOD[place + removed :]
+    with suppress(InstanceError):
+        assert all(row.time_s > 0 for row in parse_nccl_tests(text, "a.txt"))
 
 
 def test_what_is_said_must_agree_with_the_file(tmp_path: Path) -> None:

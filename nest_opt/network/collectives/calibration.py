@@ -7,7 +7,7 @@ row counts by its relative error whatever its size. Links' peaks stay as given.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import exp, log
+from math import exp, inf, log
 from statistics import median
 
 import numpy as np
@@ -43,6 +43,13 @@ class Measurement:
     size_bytes: int
     time_s: float
     algorithms: tuple[AlgorithmName, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < 0 or not 0 < self.time_s < inf:
+            raise InstanceError(
+                f"measurement of {self.operation}: found {self.size_bytes} bytes in {self.time_s} "
+                "s, at least 0 bytes and a time above 0 are needed: correct or leave out the row"
+            )
 
 
 @dataclass(frozen=True)

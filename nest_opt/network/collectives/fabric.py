@@ -133,6 +133,11 @@ class Fabric:
     algorithms: tuple[AlgorithmName, ...]
 
     def __post_init__(self) -> None:
+        if not self.links or not self.protocols:
+            raise InstanceError(
+                f"fabric {self.name}: found {len(self.links)} links and {len(self.protocols)} "
+                "protocols, at least 1 of each is needed: add one"
+            )
         for protocol in self.protocols:
             if {len(protocol.steps_s), len(protocol.shares)} != {len(self.links)}:
                 raise InstanceError(
