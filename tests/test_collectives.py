@@ -97,7 +97,7 @@ def test_one_level_agrees_with_the_hierarchical_network(algorithm: AlgorithmName
     spec = {"type": "hierarchical", "algorithms": ["ring", "tree"], "levels": [level]}
     network = HierarchicalNetwork(HierarchicalSpec.model_validate(spec))
     one = fabric(25, algorithms=(algorithm,), step=Fraction(1e-6))
-    for ranks in (3, 8, 33, 64):
+    for ranks in (5, 8, 33, 64):
         found = collective_time(one, "all-reduce", Spread((ranks,)), 10**6).candidates[0].line
         known = network.collective_s("all-reduce", ranks, 0, algorithm)  # type: ignore[arg-type]
         assert (found.fixed_s - known[0], found.per_byte_s) == (
@@ -177,6 +177,34 @@ def test_trees_send_two_buffers_and_one_between_two_nodes() -> None:
     two, four = (shape("chain-tree", "all-reduce", 8, nodes) for nodes in (2, 4))
     assert (two.steps, four.steps) == ((14, 2), (14, 4))
     assert (two.volumes, four.volumes) == ((2, Fraction(1, 8)), (2, Fraction(1, 4)))
+
+
+def parents_of_two_trees(ranks: int) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the parent of each rank in an in-order binary tree, and in its mirror or shift."""
+    parent = {}
+    for rank in range(1, ranks):
+        lowest = rank & -rank
+        above = (rank ^ lowest) | (lowest << 1)
+        parent[rank] = above if above < ranks else rank ^ lowest
+    turned = [ranks - 1 - rank if ranks % 2 == 0 else (rank + 1) % ranks for rank in range(ranks)]
+    return parent, {turned[rank]: turned[above] for rank, above in parent.items()}
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 12, 16, 31, 40])
+def test_two_trees_have_the_steps_and_bytes_of_the_formula(ranks: int) -> None:
+    """Half of the buffer up and down each of two trees: the busiest rank, the longest way."""
+    sent, deepest = dict.fromkeys(range(ranks), Fraction(0)), 0
+    for parent in parents_of_two_trees(ranks):
+        for rank, above in parent.items():
+            sent[rank] += Fraction(1, 2)
+            sent[above] += Fraction(1, 2)
+            depth, here = 0, rank
+            while here in parent:
+                depth, here = depth + 1, parent[here]
+            deepest = max(deepest, depth)
+    found = shape("tree", "all-reduce", ranks)
+    assert found.volumes == (max(sent.values()),)
+    assert found.steps == (2 * deepest,)
 
 
 def test_three_levels_send_less_the_further_out() -> None:

@@ -10,10 +10,10 @@ def tree_volume(count: int) -> Fraction:
 
     Each node is a leaf of one tree and has two children in the other (Sanders,
     Speck and Traeff 2009): half of the buffer up from the leaf, half up
-    and half down to each child: 2 buffers. Of two nodes each is root of one
-    tree and leaf of the other: 1 buffer.
+    and half down to each child: 2 buffers. Of three nodes none has two
+    children, 3/2; of two each is root of one tree and leaf of the other, 1.
     """
-    return Fraction(min(count - 1, 2))
+    return Fraction(min(count, 4), 2) if count > 1 else Fraction(0)
 
 
 def tree(operation: Collective, spread: Spread) -> Shape | None:
