@@ -30,13 +30,15 @@ from nest_opt.verbs.pipeline.result import (
 )
 from nest_opt.verbs.pipeline.solve import MAX_TOP, solve_pipeline
 from nest_opt.verbs.pipeline.verify import verify_pipeline
-from nest_opt.verbs.result import BoundResult, Progress
+from nest_opt.verbs.result import VOUCHERS, AnyFamily, BoundResult, Progress, Voucher
 
 if TYPE_CHECKING:
     from nest_opt.milp.result import Watch
 
 __all__ = [
     "MAX_TOP",
+    "VOUCHERS",
+    "AnyFamily",
     "BoundResult",
     "Certificate",
     "CheckResult",
@@ -49,6 +51,7 @@ __all__ = [
     "RankedPlan",
     "SolveResult",
     "VerifyResult",
+    "Voucher",
     "bound",
     "bound_graph",
     "bound_pipeline",

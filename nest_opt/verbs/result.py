@@ -8,8 +8,17 @@ from nest_opt.plan.gap import Valued, relative_gap, value_of
 from nest_opt.plan.plan import ClaimedValue
 from nest_opt.plan.progress import Progress
 
-__all__ = ["VOUCHERS", "BoundResult", "Bounded", "Progress", "Voucher", "claimed_value"]
+__all__ = [
+    "VOUCHERS",
+    "AnyFamily",
+    "BoundResult",
+    "Bounded",
+    "Progress",
+    "Voucher",
+    "claimed_value",
+]
 
+AnyFamily = Literal["aligned", "free", "contiguous", "any"]
 Voucher = Literal["closed form", "DP", "LP dual", "solver"]
 
 
@@ -56,7 +65,7 @@ class BoundResult:
         Seconds.
     """
 
-    family: Literal["aligned", "free", "contiguous", "any"]
+    family: AnyFamily
     bound_ps: int | None
     value_ps: int | None
     voucher: Voucher

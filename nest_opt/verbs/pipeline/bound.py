@@ -66,7 +66,7 @@ def bound_pipeline(
         found = _of_programs(problem, gap, time_limit_s, progress, start)
     why = None
     if certify:
-        why = uncertifiable(problem) or f"this bound by {found.voucher} comes without a certificate"
+        why = uncertifiable(problem) or f"none is made of a bound by {found.voucher}"
     return replace(found, uncertified=why, wall_s=time.perf_counter() - begin)
 
 
