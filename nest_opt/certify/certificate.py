@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,10 @@ def _content(path: Path) -> bytes:
 def _parsed(content: bytes, path: Path) -> Any:
     try:
         return json.loads(
-            content.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_unique
+            content.decode("utf-8"),
+            parse_constant=_finite,
+            parse_float=_finite,
+            object_pairs_hook=_unique,
         )
     except RecursionError as error:
         raise CertificateError(
@@ -114,8 +118,12 @@ def _parsed(content: bytes, path: Path) -> Any:
         raise CertificateError(f"{path}: not JSON ({error}): give a certificate") from error
 
 
-def _no_constant(word: str) -> Any:
-    raise ValueError(f"found {word}, a finite number is needed")
+def _finite(digits: str) -> float:
+    """Return a number; NaN, the infinities and what is read as one of them are refused."""
+    number = float(digits)
+    if not isfinite(number):
+        raise ValueError(f"found {digits[:_SHOWN_CHARACTERS]}, a finite number is needed")
+    return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
