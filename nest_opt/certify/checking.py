@@ -7,18 +7,17 @@ is this the problem that I have, and does the cost table follow from it?
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from nest_opt.certify.certificate import Certificate, read_certificate
+from nest_opt.certify.checker import RefusedError, Verdict, check
 from nest_opt.certify.scope import uncertifiable
 from nest_opt.cost.table_file import table_digest
 from nest_opt.errors import CertificateError
-from nest_opt.plan.evaluate import Costs, evaluated_objective
+from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
 from nest_opt.problem.files import problem_digest, to_json_data
-from nest_opt.problem.job import Objective
 from nest_opt.problem.validation import build
 
 
@@ -48,7 +47,7 @@ class CheckResult:
 
     family: str
     least_ps: int | None
-    objective: Objective
+    objective: str
     problem_name: str
     problem_sha256: str
     table_sha256: str
@@ -93,17 +92,16 @@ def check_certificate(
     if problem is not None:
         _refuse_other(embedded, problem, name)
     # The checker comes last: it takes the longest.
-    table_sha256 = str(data.get("table_sha256"))
     if recompute_costs:
-        _refuse_costs(embedded, table_sha256, name)
+        _refuse_costs(embedded, str(data.get("table_sha256")), name)
     verdict = _verdict(data, problem, name)
     return CheckResult(
         family=verdict.family,
         least_ps=verdict.least_ps,
-        objective=evaluated_objective(embedded),
-        problem_name=embedded.name,
-        problem_sha256=problem_digest(embedded),
-        table_sha256=table_sha256,
+        objective=verdict.objective,
+        problem_name=verdict.problem_name,
+        problem_sha256=verdict.problem_sha256,
+        table_sha256=verdict.table_sha256,
         groups=verdict.groups,
         proofs=dict(verdict.proofs),
         recomputed=recompute_costs,
@@ -111,12 +109,11 @@ def check_certificate(
     )
 
 
-def _verdict(data: Mapping[str, Any], problem: Problem | None, name: str) -> Any:
+def _verdict(data: Mapping[str, Any], problem: Problem | None, name: str) -> Verdict:
     """Return the verdict of the checker, which knows JSON and nothing of this package."""
-    checker = import_module("nest_opt.certify.checker")
     try:
-        return checker.check(data, None if problem is None else to_json_data(problem))
-    except checker.Refused as refusal:
+        return check(data, None if problem is None else to_json_data(problem))
+    except RefusedError as refusal:
         raise CertificateError(f"{name}: refused: {refusal}") from refusal
 
 
