@@ -22,9 +22,9 @@ from nest_opt.plan.evaluate import evaluated_objective
 from nest_opt.problem import Problem
 
 FAMILIES = {
-    "aligned": "replicas and stages at equal steps on the devices, as of `solve`",
+    "aligned": "stages and replicas at equal steps on the devices",
     "free": "any distinct devices for the ranks of all blocks",
-    "contiguous": "stages in an order that the layers' order allows",
+    "contiguous": "stages in an order that the layers allow",
     "any": "any layers on any device",
 }
 _VOUCHERS = {

@@ -18,15 +18,16 @@ def check_report(result: CheckResult) -> Iterator[RenderableType]:
     yield text.append(claim_text(result), style="bold")
     name = printable(result.problem_name)
     costs = (
-        "rebuilt from the problem by this package: the same"
+        "rebuilt from the problem: the same"
         if result.recomputed
         else "taken from the certificate; --recompute-costs rebuilds them"
     )
     yield facts(
         {
             "family": f"{result.family}: {FAMILIES[result.family]}",
-            "problem": f"{name!r}\nSHA-256 {result.problem_sha256}",
-            "costs": f"{costs}\nSHA-256 {result.table_sha256}",
+            # A digest fits a line of 80 columns by itself.
+            "problem": f"{name!r}, SHA-256\n{result.problem_sha256}",
+            "costs": f"{costs}; SHA-256\n{result.table_sha256}",
             "evidence": f"covers all {count_text(result.groups, 'group')} of cells",
         }
     )
