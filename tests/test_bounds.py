@@ -562,6 +562,21 @@ def test_a_plan_whose_problem_cannot_be_searched_is_verified(plan_path: Path) ->
     assert run("verify", plan_path).exit_code == 0
 
 
+def test_bounds_that_take_long_are_left_out(
+    plan_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a search that is cut short a bound above 0 counts, marked; else there is none."""
+
+    def cut_short(_: Problem, *, family: Family, **__: Any) -> BoundResult:
+        return BoundResult(family, 5 * (family == "aligned"), None, "DP", None, False, 0)
+
+    monkeypatch.setattr("nest_opt.api.bound_pipeline", cut_short)
+    aligned, free = run_json("verify", plan_path)["bounds"]
+    assert (aligned["bound_ps"], aligned["complete"], aligned["missing"]) == ("5", False, None)
+    assert (free["bound_ps"], free["missing"]) == (None, "nothing found in 5 s")
+    assert "cut short: the best bound so far" in run("verify", plan_path, width=200).stdout
+
+
 def test_a_placement_graph_has_the_bound_of_its_split(graph_path: Path) -> None:
     """Its plan is held against the split that the problem asks for, at once or by `--exact`."""
     plan = graph_path.with_name("graph-plan.json")
