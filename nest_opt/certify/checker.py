@@ -281,6 +281,11 @@ class Space:
                     found[order, pitch] = (*steps, a)
         return {key: steps for key, steps in found.items() if self.rules.allows_map(*steps, d, s)}
 
+    def same(self, group: Group, steps: Steps) -> tuple[int, int]:
+        """Return what tells device maps of a group apart: steps that are taken."""
+        hop, step, _ = steps
+        return (hop if group.stages > 1 else 0, step if group.replicas > 1 else 0)
+
     # Levels (1), of sets of devices from their first and last one
 
     def level(self, first: int, last: int) -> int:
@@ -1149,23 +1154,17 @@ class Coverage:
         if None not in maps:
             known = self.groups[group]
             left = (
-                {_same(group, m) for m in self.space.maps(group).values()}
+                {self.space.same(group, m) for m in self.space.maps(group).values()}
                 if known is None
                 else known
             )
-            left -= {_same(group, steps) for steps in maps}
+            left -= {self.space.same(group, steps) for steps in maps}
         self.groups[group] = left
         return not left
 
     def first(self) -> Group | None:
         """Return a group that is not settled, None if all are."""
         return next((group for group, left in self.groups.items() if left != set()), None)
-
-
-def _same(group: Group, steps: Any) -> tuple[int, int]:
-    """Return what tells device maps of a group apart: steps that are taken."""
-    hop, step, _ = steps
-    return (hop if group.stages > 1 else 0, step if group.replicas > 1 else 0)
 
 
 def main(arguments: Sequence[str]) -> int:
