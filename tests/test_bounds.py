@@ -12,14 +12,15 @@ from certificates import certificate_of
 from cli_running import run, run_json, write
 from random_graphs import random_graph
 
-from nest_opt import CertificateError, Problem, bound, check, exact, solve
-from nest_opt.api import BoundResult, Family, SolveResult
+from nest_opt import CertificateError, Problem, bound, check, exact, register, solve
+from nest_opt.api import BoundResult, Family
 from nest_opt.certify.certificate import file_content, read_certificate
 from nest_opt.certify.scope import uncertifiable
 from nest_opt.cli.fix import fix
 from nest_opt.cli.progress import SearchProgress
 from nest_opt.cli.units import exact_seconds_text, seconds_text
 from nest_opt.problem.files import problem_digest, read_problem, to_json_data
+from nest_opt.registry import unregister
 
 TINY = Path(__file__).resolve().parent.parent / "instances" / "tiny"
 # Its free family has a closed-form bound below the optimum.
@@ -49,27 +50,6 @@ def graph_path(tmp_path: Path) -> Path:
     return write(tmp_path / "graph.json", to_json_data(random_graph(GRAPH_SEED)))
 
 
-@pytest.fixture
-def certifying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let bounds come with a certificate."""
-
-    def certified(problem: Problem, *, family: Family = "aligned", **_: Any) -> BoundResult:
-        start = solve(problem)
-        assert isinstance(start, SolveResult)
-        return BoundResult(
-            family=family,
-            bound_ps=start.bound_ps,
-            value_ps=start.bound_ps,
-            voucher="DP",
-            certificate=certificate_of(problem, start.bound_ps, family),
-            complete=True,
-            groups=1234,
-            proofs={"sum": 1200, "thresholds": 34},
-        )
-
-    monkeypatch.setattr("nest_opt.api.bound_pipeline", certified)
-
-
 def stop(*_: object) -> None:
     """Interrupt."""
     raise KeyboardInterrupt
@@ -95,13 +75,17 @@ def test_bounds_are_what_the_searches_prove(path: Path) -> None:
     assert aligned.complete
     assert free.complete
     assert aligned.gap == solved.gap
-    # Of a bound without a certificate the result says why.
-    assert (aligned.certificate, free.uncertified) == (None, None)
-    assert aligned.uncertified
+    # Of a bound without a certificate the result says why, if one was asked for.
+    assert (aligned.uncertified, free.certificate, free.uncertified) == (None, None, None)
+    assert bound(problem, family="free", gap=0.99).uncertified
+    assert aligned.certificate
+    proved = check(aligned.certificate, problem, recompute_costs=True)
+    assert (proved.least_ps, proved.family) == (aligned.bound_ps, "aligned")
+    assert (proved.groups, proved.proofs) == (aligned.groups, aligned.proofs)
 
 
 def test_bound_prints_what_decides(value_ps: int) -> None:
-    """Bound, best plan, gap, family, voucher and the missing certificate are in the report."""
+    """Bound, best plan, gap, family, voucher, proofs and evidence are in the report."""
     found = run("bound", HOPS, width=200)
     assert found.exit_code == 0
     lines = found.stdout.splitlines()
@@ -115,7 +99,8 @@ def test_bound_prints_what_decides(value_ps: int) -> None:
         "gap        0%",
         "family     aligned: ",
         "proof by   the dynamic program",
-        "evidence   no certificate (",
+        " thresholds       2  no stages keep below",
+        "evidence   a certificate of 7 groups of cells, ",
     ):
         assert any(line.startswith(words) for line in lines), words
 
@@ -125,7 +110,9 @@ def test_bound_json_is_the_contract(value_ps: int) -> None:
     data = run_json("bound", HOPS)
     assert (data["status"], data["family"], data["voucher"]) == ("complete", "aligned", "DP")
     assert data["bound_ps"] == data["objective"]["value_ps"] == str(value_ps)
-    assert (data["gap"], data["certificate"], data["proofs"]) == (0, None, {})
+    assert (data["gap"], data["groups"], data["uncertified"]) == (0, 7, None)
+    assert data["proofs"] == {"sum": 5, "thresholds": 2}
+    assert data["certificate"]["written"] is None
     narrow = run_json("bound", HOPS, "--fix", "dp=1")
     assert int(narrow["bound_ps"]) > value_ps
     wide = run_json("bound", HOPS, "--family", "free", "--gap", "0.99")
@@ -209,7 +196,6 @@ def test_bound_refuses(
 # Certificates that are written
 
 
-@pytest.mark.usefixtures("certifying")
 def test_certificates_are_written_plain_or_compressed(tmp_path: Path, value_ps: int) -> None:
     """`-o` writes canonical JSON, compressed under `.gz`; the report counts groups and bytes."""
     plain, packed = tmp_path / "c.json", tmp_path / "c.json.gz"
@@ -223,23 +209,20 @@ def test_certificates_are_written_plain_or_compressed(tmp_path: Path, value_ps: 
     }
     size = len(plain.read_bytes())
     assert data["certificate"] == {"bytes": size, "written": str(packed)}
-    assert data["proofs"] == {"sum": 1200, "thresholds": 34}
-    assert f"a certificate of 1,234 groups of cells, {size:,} bytes" in text
+    assert f"a certificate of 7 groups of cells, {size:,} bytes" in text
     assert f"written    {plain}" in text
-    assert "thresholds      34  no stages keep below" in text
     again = packed.read_bytes()
     run("bound", HOPS, "-o", packed)
     assert packed.read_bytes() == again
 
 
-@pytest.mark.usefixtures("certifying")
 def test_solve_certifies_its_optimum(tmp_path: Path, value_ps: int) -> None:
     """`--certify` writes the certificate of the plan's value, and says so; of no plan as well."""
     path = tmp_path / "c.json"
     found = run("solve", HOPS, "--certify", path, width=200)
     assert found.exit_code == 0
     claim = f"the aligned family has no plan below {exact_seconds_text(value_ps)}"
-    assert f"certified  {claim}: a certificate of 1,234 groups" in found.stdout
+    assert f"certified  {claim}: a certificate of 7 groups" in found.stdout
     assert read_certificate(path).data["claim"]["least_ps"] == str(value_ps)
     data = run_json("solve", HOPS, "--certify", path)
     assert data["certified"]["certificate"]["written"] == str(path)
@@ -305,6 +288,30 @@ def test_placement_graphs_have_no_certificates(graph_path: Path) -> None:
         assert message in found.stderr
 
 
+def test_a_search_for_proofs_that_is_cut_short_leaves_the_bound(
+    value_ps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while proofs are looked for: the bound stands, complete, without a certificate."""
+    monkeypatch.setattr("nest_opt.verbs.pipeline.bound.make_certificate", stop)
+    data = run_json("bound", HOPS)
+    assert (data["status"], data["bound_ps"]) == ("complete", str(value_ps))
+    assert (data["certificate"], data["groups"]) == (None, 0)
+    assert data["uncertified"] == "the search for proofs was cut short"
+
+
+def test_constraints_of_a_user_leave_no_certificate() -> None:
+    """The checker leaves them out, so the search's bound may be above what it can prove."""
+    entry = {"type": "user", "name": "test-bounds", "parameters": {}}
+    register("test-bounds", lambda *_: [])
+    try:
+        problem = read_problem(HOPS).model_copy(update={"constraints": (entry,)})
+        found = bound(problem)
+    finally:
+        unregister("test-bounds")
+    assert found.certificate is None
+    assert found.uncertified == ("constraints[0]: found a user's own, which the checker leaves out")
+
+
 def test_no_certificates_of_what_the_checker_does_not_know() -> None:
     """Each such field is named; a problem with none of them has certificates."""
     problem = read_problem(HOPS)
@@ -347,8 +354,8 @@ def test_check_says_what_is_proved(tmp_path: Path) -> None:
     data = run_json("check", path)
     assert data["least_ps"] == "1234567000000"
     assert (data["groups"], data["proofs"]) == (7, {"sum": 7})
-    assert data["problem"] == {"name": problem.name, "sha256": digest}
-    assert data["costs"] == {"sha256": costs, "recomputed": False}
+    assert (data["problem"], data["problem_sha256"]) == (problem.name, digest)
+    assert (data["table_sha256"], data["recomputed"]) == (costs, False)
     none = claimed(tmp_path / "none.json", None, INFEASIBLE)
     assert (
         "the aligned family has no legal plan for problem" in run("check", none, width=200).stdout

@@ -131,6 +131,7 @@ def proofs_table(proofs: Mapping[str, int]) -> RenderableType:
     table.add_column("proof", no_wrap=True)
     table.add_column("groups", justify="right", no_wrap=True)
     table.add_column("what it shows", overflow="fold")
-    for name, groups in proofs.items():
-        table.add_row(name, f"{groups:,}", PROOFS.get(name, ""))
+    for name, shown in PROOFS.items():
+        if name in proofs:
+            table.add_row(name, f"{proofs[name]:,}", shown)
     return table

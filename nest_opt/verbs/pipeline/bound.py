@@ -3,8 +3,11 @@
 import time
 from dataclasses import replace
 
+from nest_opt.certify.certificate import Certificate
+from nest_opt.certify.maker import make_certificate
 from nest_opt.certify.scope import uncertifiable
 from nest_opt.milp.limits import SearchLimits
+from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
 from nest_opt.verbs.deadline import Deadline
 from nest_opt.verbs.pipeline.exact import exact_pipeline
@@ -55,19 +58,45 @@ def bound_pipeline(
     SolverError
         If a limit is out of range, or the solver fails.
     ConsistencyError
-        If two methods disagree: a defect.
+        If two methods disagree, or the checker's proofs with the search: a defect.
     """
     begin = time.perf_counter()
     limits = SearchLimits(time_limit_s, None, gap)
-    if family == "aligned":
+    if family == "free":
+        found = _of_programs(problem, gap, time_limit_s, progress, start)
+        if certify:
+            why = uncertifiable(problem) or f"none is made of a bound by {found.voucher}"
+            found = replace(found, uncertified=why)
+    else:
         deadline = Deadline(progress, lambda: limits.remaining_s(begin))
         found = _of_search(start or solve_pipeline(problem, deadline))
-    else:
-        found = _of_programs(problem, gap, time_limit_s, progress, start)
-    why = None
-    if certify:
-        why = uncertifiable(problem) or f"none is made of a bound by {found.voucher}"
-    return replace(found, uncertified=why, wall_s=time.perf_counter() - begin)
+        if certify:
+            found = _certified(problem, found, deadline)
+    return replace(found, wall_s=time.perf_counter() - begin)
+
+
+def _certified(problem: Problem, found: BoundResult, progress: Progress) -> BoundResult:
+    """Return a bound of the aligned family with its certificate, or with why it has none."""
+    why = uncertifiable(problem) or _beyond(problem, found)
+    if why is not None:
+        return replace(found, uncertified=why)
+    try:
+        made = make_certificate(Costs(problem), "aligned", found.bound_ps, progress)
+    except KeyboardInterrupt:
+        return replace(found, uncertified="the search for proofs was cut short")
+    return replace(
+        found, certificate=Certificate(made.data), groups=made.groups, proofs=dict(made.proofs)
+    )
+
+
+def _beyond(problem: Problem, found: BoundResult) -> str | None:
+    """Return what lets a bound be above what the checker can prove, None if nothing does."""
+    if not found.complete:
+        return "the search was cut short"
+    for place, constraint in enumerate(problem.constraints):
+        if constraint.type == "user":
+            return f"constraints[{place}]: found a user's own, which the checker leaves out"
+    return None
 
 
 def _of_search(found: SolveResult) -> BoundResult:
