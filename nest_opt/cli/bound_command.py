@@ -1,6 +1,7 @@
 """`nest-opt bound`: how good any plan can be, and a file that proves it."""
 
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,45 +74,61 @@ def bound_command(
     there is no certificate. Ctrl-C ends the search and prints the best bound
     so far.
     """
+    check_source(problem_path, asked)
+    limit_s = None if time_limit_s is None else float(time_limit_s)
+    found: _Found | None = None
+    # Interrupted before the search began, there is nothing to show.
+    with suppress(KeyboardInterrupt):
+        found = _search(problem_path, asked, family, float(gap), limit_s, fixes, runtime, output)
+    if found is None:
+        _print_nothing(as_json)
+        return EXIT_NO
+    _print(found, output, as_json)
+    return 0 if found.result.bound_ps is not None and found.is_written else EXIT_NO
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A bound, the problem and where that is from, and whether what was asked for is written."""
+
+    problem: "Problem"
+    source: "Source"
+    result: "BoundResult"
+    is_written: bool
+
+
+def _search(
+    problem_path: Path | None,
+    asked: Asked,
+    family: str,
+    gap: float,
+    time_limit_s: float | None,
+    fixes: tuple[str, ...],
+    runtime: str | None,
+    output: Path | None,
+) -> _Found:
+    from nest_opt import api
     from nest_opt.cli.certificate_output import require_certifiable, written
     from nest_opt.cli.fix import parse_fixes
     from nest_opt.cli.output_files import check_output
+    from nest_opt.cli.progress import SearchProgress
 
-    check_source(problem_path, asked)
     narrow = Narrowing(parse_fixes(fixes), runtime)
     if output:
         check_output(output, problem_path or asked.model_path)
-    result: BoundResult | None = None
-    # Interrupted before the search began, there is nothing to show.
-    with suppress(KeyboardInterrupt):
-        source = read_source(problem_path, asked)
-        problem = narrow(source.problem)
-        if output:
-            require_certifiable(problem, "--output")
-        limit_s = None if time_limit_s is None else float(time_limit_s)
-        result = _bound(problem, family, float(gap), limit_s)
-    if result is None:
-        _print_nothing(as_json)
-        return EXIT_NO
-    is_written = written(result, output)
-    _print(problem, result, source, output, as_json)
-    return 0 if result.bound_ps is not None and (is_written or not output) else EXIT_NO
-
-
-def _bound(
-    problem: "Problem", family: str, gap: float, time_limit_s: float | None
-) -> "BoundResult":
-    from nest_opt import api
-    from nest_opt.cli.progress import SearchProgress
-
+    source = read_source(problem_path, asked)
+    problem = narrow(source.problem)
+    if output:
+        require_certifiable(problem, "--output")
     with SearchProgress() as progress:
-        return api.bound(
+        result = api.bound(
             problem,
             family="free" if family == "free" else "aligned",
             gap=gap,
             time_limit_s=time_limit_s,
             progress=progress,
         )
+    return _Found(problem, source, result, output is None or written(result, output))
 
 
 def _print_nothing(as_json: bool) -> None:
@@ -124,26 +141,21 @@ def _print_nothing(as_json: bool) -> None:
         click.echo("interrupted: no bound yet")
 
 
-def _print(
-    problem: "Problem",
-    result: "BoundResult",
-    source: "Source",
-    output: Path | None,
-    as_json: bool,
-) -> None:
+def _print(found: _Found, output: Path | None, as_json: bool) -> None:
+    derived = found.source.derived
     if as_json:
         from nest_opt.cli.json_bound import bound_json
         from nest_opt.cli.json_derived import derived_json
         from nest_opt.cli.json_output import print_json
 
-        data = bound_json(problem, result, output)
-        if source.derived:
-            data["derived_from"] = derived_json(source.derived)
+        data = bound_json(found.problem, found.result, output)
+        if derived:
+            data["derived_from"] = derived_json(derived)
         print_json(data)
     else:
         from nest_opt.cli.bound_report import bound_report
         from nest_opt.cli.console import print_report
         from nest_opt.cli.problem_summary import derived_facts
 
-        about = derived_facts(source.derived) if source.derived else {}
-        print_report(*bound_report(problem, result, output, about))
+        about = derived_facts(derived) if derived else {}
+        print_report(*bound_report(found.problem, found.result, output, about))
