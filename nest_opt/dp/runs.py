@@ -1,50 +1,48 @@
-"""A pipeline of the free family, relaxed: one replica's stages in runs that share a group.
+"""A pipeline of the free family, relaxed at a level: runs of stages that share a group.
 
-Of a network level, count what one group of the level below can hold. A block
-inside such a group, with the hop to the next stage below the level, has the
-next block there too, so a run of such stages takes devices of one group; and a
-stage whose copies sync below the level takes them for all its replicas.
-`docs/bounds.md` has the claim and its proof, and these passes in full.
+Of a network level, count what one group of the level below holds. A block
+inside such a group, with a hop to the next stage below the level, has the next
+block there too: a run of such stages takes devices of one group. A stage whose
+copies sync below the level takes them for its other replicas as well.
+`docs/bounds.md` has the claim, its proof, and these passes in full.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, extend_max, extend_sum, suffix_start
+from nest_opt.dp.chain import INFINITE, UNLIMITED, Array, extend_max, extend_sum
 
-# How a stage lies to the groups: its block inside one, without or with the copies of its ranks,
+# How a block lies to the groups: inside one, without the copies of its ranks or with them,
 # or in several.
 Lie: TypeAlias = Literal["apart", "together", "torn"]
-# A stage of a path: its lie, whether hops in and out are far, and its layers.
-PlacedStage: TypeAlias = tuple["Move", int, int]
 
-# What comes before a suffix: a far hop, a near one from a torn block, or a near one from a
-# block inside a group that has room for r more: entry NEAR + r - 1.
+# States of a suffix, by the hop into its first stage: far; near from a torn block; or near from a
+# block in a group that has room for r blocks more, which is NEAR + r - 1.
 FAR, TORN, NEAR = 0, 1, 2
 
 
 class Move(NamedTuple):
-    """A stage in front of suffixes: how it lies, and which suffixes it makes of which.
+    """A stage in front of a suffix.
 
     Attributes
     ----------
     lie
-        How the stage lies.
+        How its block lies.
     far_in, far_out
-        Whether its hops are far; an end of the pipeline counts as far.
+        Whether its hops are far.
     before, after
-        States of the longer suffix, and for each that of the shorter one.
+        The states of what it makes, and for each of these that of the suffix: one for all, or
+        as many.
     """
 
     lie: Lie
     far_in: bool
     far_out: bool
-    before: slice
-    after: slice
+    before: range
+    after: range
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Counts:
     Attributes
     ----------
     room
-        Blocks that a group holds; 0 if every block is torn.
+        Blocks that a group holds; 0 if it holds none, so that every block is torn.
     together
         Blocks that a stage takes of a group if its copies are there too.
     can_tear
@@ -66,169 +64,190 @@ class Counts:
     can_tear: bool
 
     @property
-    def lies(self) -> dict[Lie, int]:
-        """Return the lies that a stage may have, and the blocks that each takes of a group."""
-        found: dict[Lie, int] = {}
-        if 1 < self.together and self.room:
-            found["apart"] = 1
-        if self.together <= self.room:
-            found["together"] = self.together
-        if self.can_tear:
-            found["torn"] = 0
-        return found
-
-    @property
     def states(self) -> int:
-        """How many states there are."""
+        """How many states a suffix may have."""
         return NEAR + self.room
 
     def moves(self) -> list[Move]:
-        """Return all that a stage between two others may be."""
-        found = []
-        far = slice(FAR, FAR + 1)
-        for lie, taken in self.lies.items():
-            found.append(Move(lie, True, True, far, far))
-            if lie == "torn":
-                torn = slice(TORN, TORN + 1)
-                found.append(Move(lie, True, False, far, torn))
-                found.append(Move(lie, False, True, torn, far))
-                found.append(Move(lie, False, False, torn, torn))
-                continue
-            found.append(Move(lie, False, True, slice(NEAR + taken - 1, self.states), far))
-            left = self.room - taken
-            if left:
-                most = slice(NEAR + left - 1, NEAR + left)
-                found.append(Move(lie, True, False, far, most))
-                found.append(
-                    Move(lie, False, False, slice(NEAR + taken, self.states), slice(NEAR, NEAR + left))
-                )
+        """Return all moves. Hops between a torn block and one that is not are far."""
+        found: list[Move] = []
+        if 1 < self.together and self.room:
+            found += self._inside("apart", 1)
+        if self.together <= self.room:
+            found += self._inside("together", self.together)
+        if self.can_tear:
+            ends = ((True, _only(FAR)), (False, _only(TORN)))
+            found += [
+                Move("torn", far_in, far_out, before, after)
+                for far_in, before in ends
+                for far_out, after in ends
+            ]
         return found
+
+    def _inside(self, lie: Lie, taken: int) -> Iterator[Move]:
+        """Yield the moves of a block inside a group of which its stage takes some blocks."""
+        left = self.room - taken
+        yield Move(lie, True, True, _only(FAR), _only(FAR))
+        yield Move(lie, False, True, range(NEAR + taken - 1, self.states), _only(FAR))
+        if left:
+            yield Move(lie, True, False, _only(FAR), _only(NEAR + left - 1))
+            yield Move(lie, False, False, range(NEAR + taken, self.states), range(NEAR, NEAR + left))
+
+
+def _only(state: int) -> range:
+    return range(state, state + 1)
+
+
+class Closing(NamedTuple):
+    """What may come after the last stage, and what the whole pipeline is then.
+
+    Attributes
+    ----------
+    after
+        States in which a suffix may have no stage.
+    whole
+        State of the pipeline.
+    """
+
+    after: range
+    whole: int
+
+
+# The ends of a pipeline have nothing to do with each other.
+OPEN = Closing(_only(FAR), FAR)
+
+
+def joined(counts: Counts) -> list[Closing]:
+    """Return the closings of pipelines of several runs whose last block is near the first.
+
+    Both are torn, or in one group: if the first run has taken up to r blocks
+    of it, what the last one leaves must be r at least.
+    """
+    torn = [Closing(_only(TORN), TORN)] if counts.can_tear else []
+    return torn + [
+        Closing(range(NEAR + first - 1, counts.states), NEAR + first - 1)
+        for first in range(1, counts.room + 1)
+    ]
 
 
 class StageCosts(NamedTuple):
-    """What a stage costs in one of its moves: load, fill and sync of every interval."""
+    """Load, fill and sync of a stage, for every interval; no sync where no stage has any."""
 
-    time: Array
+    load: Array
     fill: Array
     sync: Array | None
 
 
-class Runs:
-    """The passes of a cell of the free family, relaxed at one level.
+# A stage: its move, and the cuts before and after its layers.
+PlacedStage: TypeAlias = tuple[Move, int, int]
 
-    Parameters
+
+@dataclass(frozen=True)
+class Runs:
+    """The passes of a pipeline: `nest_opt.dp.passes.Passes`.
+
+    Attributes
     ----------
-    counts
-        What may follow each other.
+    moves
+        What a stage may be.
+    states
+        How many states there are.
+    closing
+        How the pipeline ends.
     stages
         S.
+    last_cut
+        The cut after all layers.
     costs
-        Returns what stage i costs in a move; hops that an end of the pipeline has not are left
-        out.
-    layers
-        The last cut.
+        Returns what stage i costs in a move. Hops that the pipeline's ends do not have cost
+        nothing, far or not.
     """
 
-    def __init__(
-        self,
-        counts: Counts,
-        stages: int,
-        costs: Callable[[int, Move], StageCosts],
-        last_cut: int,
-    ) -> None:
-        self._counts, self._stages, self._last_cut = counts, stages, last_cut
-        self._costs = costs
-        self._start = np.full((counts.states, last_cut + 1), INFINITE, np.int64)
-        self._start[FAR] = suffix_start(last_cut)
-
-    def _moves(self, stage: int) -> list[Move]:
-        return [
-            move
-            for move in self._all_moves
-            if (stage or move.far_in) and (stage < self._stages - 1 or move.far_out)
-        ]
-
-    @cached_property
-    def _all_moves(self) -> list[Move]:
-        return self._counts.moves()
+    moves: Sequence[Move]
+    states: int
+    closing: Closing
+    stages: int
+    last_cut: int
+    costs: Callable[[int, Move], StageCosts]
 
     def least_max_time(self, most_sync: int) -> int:
         """Return the least max load with all syncs at most `most_sync`."""
-        return int(self._sweep(extend_max, "time", UNLIMITED, most_sync)[-1][FAR, 0])
+        return self._least(extend_max, "load", UNLIMITED, most_sync)
 
     def least_max_sync(self, most_time: int) -> int:
         """Return the least max sync with all loads at most `most_time`."""
-        return int(self._sweep(extend_max, "sync", most_time, UNLIMITED)[-1][FAR, 0])
+        return self._least(extend_max, "sync", most_time, UNLIMITED)
 
     def least_sum_time(self, most_time: int, most_sync: int) -> tuple[int, tuple[PlacedStage, ...]]:
         """Return the least sum of fills under two limits, and stages that have it."""
-        suffixes = self._sweep(extend_sum, "fill", most_time, most_sync)
-        total = int(suffixes[-1][FAR, 0])
+        suffixes = self._suffixes(extend_sum, "fill", most_time, most_sync)
+        total = int(suffixes[-1][self.closing.whole, 0])
         if total >= INFINITE:
             return total, ()
         return total, tuple(self._path(suffixes, most_time, most_sync))
 
     def measure(self, stages: Sequence[PlacedStage]) -> tuple[int, int]:
         """Return (max load, max sync) of such stages."""
-        time, sync = 0, 0
+        load, sync = 0, 0
         for stage, (move, low, high) in enumerate(stages):
-            costs = self._costs(stage, move)
-            time = max(time, int(costs.time[low, high]))
+            costs = self.costs(stage, move)
+            load = max(load, int(costs.load[low, high]))
             sync = max(sync, 0 if costs.sync is None else int(costs.sync[low, high]))
-        return time, sync
+        return load, sync
 
-    def _cost(
-        self, stage: int, move: Move, of: str, most_time: int, most_sync: int, rows: slice
+    def _least(
+        self, extend: Callable[[Array, Array], Array], what: str, most_time: int, most_sync: int
+    ) -> int:
+        return int(self._suffixes(extend, what, most_time, most_sync)[-1][self.closing.whole, 0])
+
+    def _suffixes(
+        self, extend: Callable[[Array, Array], Array], what: str, most_time: int, most_sync: int
+    ) -> list[Array]:
+        """Return the least value of each suffix, shape (states, cuts): of no stages first."""
+        start = np.full((self.states, self.last_cut + 1), INFINITE, np.int64)
+        start[self.closing.after, self.last_cut] = 0
+        found = [start]
+        for stage in reversed(range(self.stages)):
+            rows = slice(None) if stage else slice(0, 1)
+            longer = np.full_like(start, INFINITE)
+            for move in self.moves:
+                shorter = found[-1][move.after]
+                if shorter.min() >= INFINITE or not (stage or self.closing.whole in move.before):
+                    continue
+                cost = self._masked(stage, move, what, most_time, most_sync, rows)
+                part = longer[move.before.start : move.before.stop, rows]
+                np.minimum(part, extend(cost, shorter[:, None, :]), out=part)
+            found.append(longer)
+        return found
+
+    def _masked(
+        self, stage: int, move: Move, what: str, most_time: int, most_sync: int, rows: slice
     ) -> Array:
-        """Return what a stage counts in a pass, `INFINITE` above a limit."""
-        costs = self._costs(stage, move)
-        allowed = costs.time[rows] <= min(most_time, UNLIMITED)
+        """Return what a stage counts, `INFINITE` above a limit."""
+        costs = self.costs(stage, move)
+        allowed = costs.load[rows] <= min(most_time, UNLIMITED)
         if costs.sync is not None and most_sync < UNLIMITED:
             allowed &= costs.sync[rows] <= most_sync
-        value: Array | int = 0 if (of == "sync" and costs.sync is None) else getattr(costs, of)[rows]
-        return np.where(allowed, value, INFINITE)
-
-    def _sweep(
-        self,
-        extend: Callable[[Array, Array], Array],
-        of: str,
-        most_time: int,
-        most_sync: int,
-    ) -> list[Array]:
-        """Return the least value of the suffixes by state and cut: of none, of the last stage, ..."""
-        found = [self._start]
-        for stage in reversed(range(self._stages)):
-            rows = slice(None) if stage else slice(0, 1)
-            suffix = np.full_like(self._start, INFINITE)
-            for move in self._moves(stage):
-                shorter = found[-1][move.after]
-                if shorter.min() >= INFINITE:
-                    continue
-                cost = self._cost(stage, move, of, most_time, most_sync, rows)
-                longer = extend(cost[None], shorter[:, None, :])
-                part = suffix[move.before, rows]
-                np.minimum(part, longer, out=part)
-            found.append(suffix)
-        return found
+        values: Array | None = getattr(costs, what)
+        return np.where(allowed, 0 if values is None else values[rows], INFINITE)
 
     def _path(
         self, suffixes: Sequence[Array], most_time: int, most_sync: int
-    ) -> list[PlacedStage]:
-        """Return stages whose fills add up to the least sum, first stage first."""
-        state, low, path = FAR, 0, []
-        for stage in range(self._stages):
-            shorter, left = suffixes[self._stages - 1 - stage], suffixes[self._stages - stage][state, low]
-            rows = slice(low, low + 1)
-            for move in self._moves(stage):
-                if not move.before.start <= state < move.before.stop:
+    ) -> Iterator[PlacedStage]:
+        """Yield stages whose fills add up to the least sum, first stage first."""
+        state, low = self.closing.whole, 0
+        for stage in range(self.stages):
+            left = suffixes[self.stages - stage][state, low]
+            shorter = suffixes[self.stages - stage - 1]
+            for move in self.moves:
+                if state not in move.before:
                     continue
-                cost = self._cost(stage, move, "fill", most_time, most_sync, rows)[0]
-                states = range(move.after.start, move.after.stop)
-                after = states[min(state - move.before.start, len(states) - 1)]
-                sums = cost + shorter[after]
+                place = state - move.before.start if len(move.after) > 1 else 0
+                rows = slice(low, low + 1)
+                cost = self._masked(stage, move, "fill", most_time, most_sync, rows)[0]
+                sums = cost + shorter[move.after[place]]
                 high = int(np.argmin(sums))
                 if sums[high] == left:
-                    path.append((move, low, high))
-                    state, low = after, high
+                    yield move, low, high
+                    state, low = move.after[place], high
                     break
-        return path
