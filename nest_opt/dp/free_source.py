@@ -126,7 +126,7 @@ class FreeSource(DefaultSource):
 
     def _costs_of(self, group: Group, level: int, exchange_ps: int) -> _CostsOf:
         """Return what a stage of a group costs in a move."""
-        sharding, weights, last = sharding_of(group), self._weights_of(group), group.stages - 1
+        sharding, weights, last = sharding_of(group), self.group_weights(group), group.stages - 1
         matrices = self.matrices(group.pair, sharding)
         has_sync = weights.sync and (matrices.has_sync(group.replicas) or exchange_ps)
         hides = self._hides_sync(group.schedule)
