@@ -53,6 +53,7 @@ class Maker:
         self.table = costs.table
         self.data = to_json_data(costs.problem)
         import json
+
         self.table_data = json.loads(json.dumps(table_to_json(costs.table)))
         self.space = Space(self.data, self.table_data, family)
         self.source = DefaultSource(costs)
@@ -69,7 +70,8 @@ class Maker:
         m = self.space.rounds(group.pair, group.replicas)
         matrices = self.source.matrices((b, k), Sharding(zero, group.replicas, m))
         w = objective_weights(self.space.objective, group.stages, m, sched)
-        keys = []; sk = []
+        keys = []
+        sk = []
         for levels, flight, held, copies, extra in stages[::-1]:
             shared = maximal(copies) if matrices.has_rounds else NO_ROUNDS
             keys.append((w, (maximal(levels), flight, held or None, shared)))
@@ -79,7 +81,9 @@ class Maker:
         if not w.sync or not (matrices.has_sync(group.replicas) or any(s[2] for s in sk)):
             return Chain(time, None, fill), w
         hides = self.space.objective == "fill-drain" and sched.name != "zb-h1"
-        return Chain(time, LazyMatrices(matrices.exposed_sync if hides else matrices.sync, sk), fill), w
+        return Chain(
+            time, LazyMatrices(matrices.exposed_sync if hides else matrices.sync, sk), fill
+        ), w
 
     def slabs(self, proofs, group, steps) -> list[int] | None:
         chain, w = self.chain(proofs, group, steps)

@@ -304,6 +304,7 @@ class DefaultSource:
         return bound
 
     def group_weights(self, group: Group) -> ObjectiveWeights:
+        """Return the objective of a group's cells."""
         return objective_weights(
             self._problem.job.objective, group.stages, group.rounds, group.schedule
         )

@@ -1,4 +1,4 @@
-"""Bounds on every plan of the free family: of the best group, and proofs that none is below a target."""
+"""Bounds on every plan of the free family, and proofs that none is below a target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -111,7 +111,10 @@ def least_of(
 
 
 def prove(
-    source: FreeSource, target_ps: int, with_dominated: bool = False, progress: Progress | None = None
+    source: FreeSource,
+    target_ps: int,
+    with_dominated: bool = False,
+    progress: Progress | None = None,
 ) -> FreeProof:
     """Show that no plan of the family has a value below a target, group by group.
 
@@ -144,7 +147,7 @@ def prove(
 
 
 def group_proof(source: FreeSource, group: Group, target_ps: int) -> GroupProof | None:
-    """Return a proof that no plan of a group is below a target, from the first level that has one."""
+    """Return a proof that a group has no plan below a target, of the first level with one."""
     if group.schedule.is_interleaved:
         return None
     for level in source.levels:

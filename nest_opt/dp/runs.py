@@ -71,7 +71,7 @@ class Counts:
     def moves(self) -> list[Move]:
         """Return all moves. Hops between a torn block and one that is not are far."""
         found: list[Move] = []
-        if 1 < self.together and self.room:
+        if self.together > 1 and self.room:
             found += self._inside("apart", 1)
         if self.together <= self.room:
             found += self._inside("together", self.together)
@@ -91,7 +91,9 @@ class Counts:
         yield Move(lie, False, True, range(NEAR + taken - 1, self.states), _only(FAR))
         if left:
             yield Move(lie, True, False, _only(FAR), _only(NEAR + left - 1))
-            yield Move(lie, False, False, range(NEAR + taken, self.states), range(NEAR, NEAR + left))
+            yield Move(
+                lie, False, False, range(NEAR + taken, self.states), range(NEAR, NEAR + left)
+            )
 
 
 def _only(state: int) -> range:

@@ -49,7 +49,7 @@ def slabs(
 def least_without_sync(
     pipeline: Passes[Stages], weights: ObjectiveWeights, most_sync: int, limit: int
 ) -> int:
-    """Return the least sum F + w max F with all syncs at most a limit; `limit` if it is as large."""
+    """Return the least sum F + w max F with syncs up to a limit, `limit` if it is no less."""
     weight, best = load_weight(weights), limit
     if not weights.sum_weight:
         slowest = pipeline.least_max_time(most_sync)
