@@ -281,6 +281,11 @@ class Space:
                     found[order, pitch] = (*steps, a)
         return {key: steps for key, steps in found.items() if self.rules.allows_map(*steps, d, s)}
 
+    def same(self, group: Group, steps: Steps) -> tuple[int, int]:
+        """Return what tells device maps of a group apart: steps that are taken."""
+        hop, step, _ = steps
+        return (hop if group.stages > 1 else 0, step if group.replicas > 1 else 0)
+
     # Levels (1), of sets of devices from their first and last one
 
     def level(self, first: int, last: int) -> int:
@@ -433,8 +438,8 @@ class Rules:
             else:
                 need(kind == "user", f"constraints: this checker knows no {kind}")
         between = (range(places[0] + 1, places[-1] + 1) for places in self.together)
-        # Where a stage of one interval may not end.
-        self.interval_cuts = self.cuts.union(*between)
+        # Where a stage of one interval may not end, if another follows.
+        self.interval_cuts = self.cuts.union(*between) - {space.layers}
 
     def allows(self, **degrees: int) -> bool:
         """Whether the limits of degrees allow some of them."""
@@ -651,15 +656,14 @@ class Costs:
 
     def sync_of(self, own: Sequence[tuple[int, int]], copies: frozenset[Levels]) -> int:
         """Return the same of a stage of several intervals."""
-        every = own == [(0, self.table.layers)]
-        return max(
-            sum(
-                fixed + sum(y[high] - y[low] for low, high in own) - (twice if every else 0)
-                for held, fixed, y, twice in self.sync(levels)
-                if any(held[high] > held[low] for low, high in own)
-            )
-            for levels in copies
-        )
+        most, once = 0, own == [(0, self.table.layers)]
+        for levels in copies:
+            total = 0
+            for held, fixed, y, twice in self.sync(levels):
+                if any([held[high] > held[low] for low, high in own]):
+                    total += fixed + sum([y[high] - y[low] for low, high in own]) - twice * once
+            most = max(most, total)
+        return most
 
     def exchange_ps(self, stages: int, level: int) -> int:
         """Return E of (66)."""
@@ -738,8 +742,9 @@ def in_flight(schedule: tuple[str, int], stage: int, stages: int, rounds: int) -
 # What decides the costs of a stage: levels of groups and hops, stashes in flight, layers that it
 # must hold, levels of copies, and E of (66).
 Stage = tuple[frozenset[Levels], int, tuple[int, ...], frozenset[Levels], int]
-# Per first layer, the stages that start there: (last layer + 1, load, fill, Z).
-Rows = list[list[tuple[int, int, int, int]]]
+# The stages that start at a layer: (last layer + 1, load, fill, Z); and these by first layer.
+Row = list[tuple[int, int, int, int]]
+Rows = dict[int, Row]
 
 
 class Proofs:
@@ -747,7 +752,7 @@ class Proofs:
 
     def __init__(self, space: Space, table: Table, least: int) -> None:
         self.space, self.table, self.least, self.steps = space, table, least, MOST_STEPS
-        self.costs = lru_cache(512)(self._costs)
+        self.costs, self.row = lru_cache(512)(self._costs), lru_cache(2**16)(self._row)
 
     def _costs(self, pair: int, zero: int, replicas: int) -> Costs:
         return Costs(self.space, self.table, Group(pair, 0, zero, replicas, 1))
@@ -782,6 +787,10 @@ class Proofs:
         """Return the least sum of fills, as often as the objective counts it, from that of F."""
         costs, weigh = self.of(group)
         return weigh.total * max(0, total - weigh.hidden * costs.gradients[-1])
+
+    def fills(self, group: Group) -> int:
+        """Return the same, memory aside."""
+        return self.least_fills(group, self.least_times(group)[0])
 
     def least_sync(self, group: Group) -> int:
         """Return the least max Z: the first stage has the first layer, and hides nothing."""
@@ -883,7 +892,7 @@ class Proofs:
         """
         stages = self.stages(group, steps)
         need(all(map(int.__gt__, sync_ps, [*sync_ps[1:], -1])), "sync_ps: not falling, or below 0")
-        fills = self.least_fills(group, self.least_times(group)[0])
+        fills = self.fills(group)
         if stages is None or fills >= self.least:
             return True
         chain = self.chain(group, stages, self.least - 1 - fills)
@@ -898,74 +907,78 @@ class Proofs:
         return True
 
     def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Rows]:
-        """Return the rows of all stages, those that are alike once."""
-        costs, weigh = self.of(group)
-        hides = self.space.objective == "fill-drain" and not weigh.hidden
+        """Return the intervals that each stage may be, if the layers before it are shared out."""
+        n, (_, weigh) = self.table.layers, self.of(group)
         most = most_load // weigh.of_time if weigh.of_time else ENDLESS
-        rows = cache(lambda stage: self.rows(costs, weigh, stage, most, hides))
-        return [rows(stage) for stage in stages]
+        of, found, starts = (group.pair, group.zero, group.replicas), [], {0}
+        for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):
+            rows = {low: self.row(of, weigh, stage, most, low) for low in starts}
+            for low, row in rows.items():
+                rows[low] = [to for to in row if (to[0] <= n - left if left else to[0] == n)]
+            starts = {high for row in rows.values() for high, *_ in row}
+            found.append(rows)
+        return found
 
-    def rows(self, costs: Costs, weigh: Weights, stage: Stage, most: int, hides: bool) -> Rows:
-        """Return the intervals of layers that fit as a stage, F being at most `most`: (11), (14)."""
+    def _row(
+        self, of: tuple[int, int, int], weigh: Weights, stage: Stage, most: int, low: int
+    ) -> Row:
+        """Return the intervals from a layer on that fit as a stage, F being at most `most`."""
         levels, flight, held, copies, extra = stage
-        n, hop_ps, rules = self.table.layers, costs.costs["hop_ps"], self.space.rules
-        ends = [high for high in range(1, n + 1) if high not in rules.interval_cuts]
+        costs, rules, n = self.costs(*of), self.space.rules, self.table.layers
+        hop_ps, found, works, done = costs.costs["hop_ps"], [], [0] * len(costs.modes), low
+        if held and low > held[0]:
+            return []
+        limit = min((second for first, second in rules.apart if first >= low), default=n)
+        hides = self.space.objective == "fill-drain" and not weigh.hidden
+        hidden = costs.backward[low] if hides else 0
+        base = [
+            (costs.times(at[:3]), hop_ps[at[3]][low] if at[3] >= 0 else 0, at[4]) for at in levels
+        ]
         rounds = [costs.round(of) for of in copies] if costs.has_rounds else []
-        found: Rows = [[] for _ in range(n)]
-        for low in [0, *ends[:-1]]:
-            if held and low > held[0]:
+        (first, *_), away, _ = base[0]
+        for high in range(max(low, *held) + 1 if held else low + 1, limit + 1):
+            if first[high] - first[low] + away > most:
                 break
-            limit = min((second for first, second in rules.apart if first >= low), default=n)
-            base = [
-                (costs.times(at[:3]), hop_ps[at[3]][low] if at[3] >= 0 else 0, at[4])
-                for at in levels
-            ]
-            (first, *_), away, _ = base[0]
-            works, done = [0] * len(costs.modes), low
-            for high in ends:
-                if high <= low or (held and high <= held[-1]):
-                    continue
-                if high > limit or first[high] - first[low] + away > most:
+            if high in rules.interval_cuts:
+                continue
+            works = [max(work, *of[done:high]) for work, of in zip(works, costs.works, strict=True)]
+            self.spend(high - done + 1)
+            done = high
+            stash = [of[high] - of[low] for of in costs.stashes]
+            mode = costs.mode(costs.held_bytes(low, high), flight, stash, works)
+            if mode < 0:
+                if low:
                     break
-                for mode, of in enumerate(costs.works):
-                    works[mode] = max(works[mode], *of[done:high])
-                self.spend(high - done + 1)
-                done = high
-                stash = [of[high] - of[low] for of in costs.stashes]
-                mode = costs.mode(costs.held_bytes(low, high), flight, stash, works)
-                if mode < 0:
-                    if low:
-                        break
-                    continue
-                time = max(
+                continue
+            time = max(
+                [
                     of[mode][high] - of[mode][low] + away + (hop_ps[at][high] if at >= 0 else 0)
                     for of, away, at in base
-                )
-                time += max((of[high] - of[low] for of in rounds), default=0)
-                if time <= most:
-                    load, fill = weigh.stage(time, costs.gradients[high] - costs.gradients[low])
-                    sync = costs.sync_ps(low, high, copies) + extra if weigh.sync else 0
-                    sync = max(0, sync - costs.backward[low]) if hides else sync
-                    found[low].append((high, load, fill, sync))
+                ]
+            )
+            time += max([of[high] - of[low] for of in rounds], default=0)
+            if time <= most:
+                load, fill = weigh.stage(time, costs.gradients[high] - costs.gradients[low])
+                sync = costs.sync_of([(low, high)], copies) + extra if weigh.sync else 0
+                found.append((high, load, fill, max(0, sync - hidden)))
         return found
 
     def least_sum(self, chain: Sequence[Rows], most_load: int, most_sync: int) -> int:
         """Return the least sum of fills with loads and Z up to these; `ENDLESS` if there is none."""
-        n = self.table.layers
-        after = [ENDLESS] * n + [0]
+        after = {self.table.layers: 0}
         for rows in reversed(chain):
-            self.spend(n + sum(map(len, rows)))
-            after = [
-                min(
-                    (
+            self.spend(sum(map(len, rows.values())) + len(rows))
+            after = {
+                low: min(
+                    [
                         fill + after[high]
                         for high, load, fill, sync in row
                         if load <= most_load and sync <= most_sync
-                    ),
+                    ],
                     default=ENDLESS,
                 )
-                for row in rows
-            ] + [ENDLESS]
+                for low, row in rows.items()
+            }
         return min(after[0], ENDLESS)
 
     # Interleaved schedules
@@ -1141,23 +1154,17 @@ class Coverage:
         if None not in maps:
             known = self.groups[group]
             left = (
-                {_same(group, m) for m in self.space.maps(group).values()}
+                {self.space.same(group, m) for m in self.space.maps(group).values()}
                 if known is None
                 else known
             )
-            left -= {_same(group, steps) for steps in maps}
+            left -= {self.space.same(group, steps) for steps in maps}
         self.groups[group] = left
         return not left
 
     def first(self) -> Group | None:
         """Return a group that is not settled, None if all are."""
         return next((group for group, left in self.groups.items() if left != set()), None)
-
-
-def _same(group: Group, steps: Any) -> tuple[int, int]:
-    """Return what tells device maps of a group apart: steps that are taken."""
-    hop, step, _ = steps
-    return (hop if group.stages > 1 else 0, step if group.replicas > 1 else 0)
 
 
 def main(arguments: Sequence[str]) -> int:
