@@ -6,14 +6,14 @@ group (0 if its own is in several), levels of its tp, cp and ep groups, levels o
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from itertools import product
 from typing import TypeAlias
 
-from nest_opt.certify.checker import ENDLESS, Group, Levels, Proofs, Rows, in_flight
+from nest_opt.certify.checker import ENDLESS, Group, Levels, Proofs, Row, in_flight
 
 Lie: TypeAlias = tuple[int, Levels, Levels]
-# A lie, whether hops in and out are far, and the intervals of layers that can be such a stage.
-Choice: TypeAlias = tuple[Lie, bool, bool, Rows]
+# Blocks that a stage takes, whether hops in and out are far, and intervals by first layer.
+Choice: TypeAlias = tuple[int, bool, bool, list[Row]]
 # Of the hop into a suffix: far, near from a torn block, or near from a group with room for so
 # many blocks more.
 FAR, TORN = -1, 0
@@ -23,10 +23,8 @@ def runs(proofs: Proofs, group: Group, level: int, sync_ps: Sequence[int]) -> bo
     """Whether no plan of a group of the free family is below L, by counting at a level."""
     space, s, (costs, weigh) = proofs.space, group.stages, proofs.of(group)
     k, d, h = space.pairs[group.pair][1], group.replicas, space.zeros[group.zero][2]
-    room, together = (
-        space.sizes[level - 1] // space.block(group.pair),
-        d if h == 1 else min(h, d // h),
-    )
+    room = space.sizes[level - 1] // space.block(group.pair)
+    together = d if h == 1 else min(h, d // h)
     (*inside, hop), near, ends, _ = space.least(group)
     far = tuple(max(level, own) for own in near)
     lies: list[Lie] = [(1, tuple(inside), far)] * (together > 1) + [(together, tuple(inside), near)]
@@ -41,10 +39,9 @@ def runs(proofs: Proofs, group: Group, level: int, sync_ps: Sequence[int]) -> bo
     if high > low and s > room:
         closings = [([FAR], FAR, high), ([TORN], TORN, low)]
         closings += [([*range(r, room + 1)], r, low) for r in range(1, room + 1)]
-    fills = proofs.least_fills(group, proofs.least_times(group)[0])
-    most_time = (proofs.least - 1 - fills) // weigh.of_time if weigh.of_time else ENDLESS
+    fills = proofs.fills(group)
     for after, whole, exchange in closings:
-        chain = _chain(proofs, group, lies, (hop, max(level, hop)), exchange, most_time)
+        chain = _chain(proofs, group, lies, (hop, max(level, hop)), exchange)
         for most, below in zip([ENDLESS, *sync_ps], [*sync_ps, -1], strict=True):
             aim = proofs.least - 1 - below
             load = aim - 1 - fills
@@ -57,32 +54,28 @@ def runs(proofs: Proofs, group: Group, level: int, sync_ps: Sequence[int]) -> bo
 
 
 def _chain(
-    proofs: Proofs,
-    group: Group,
-    lies: Sequence[Lie],
-    hops: tuple[int, int],
-    exchange: int,
-    most: int,
+    proofs: Proofs, group: Group, lies: Sequence[Lie], hops: tuple[int, int], exchange: int
 ) -> list[list[Choice]]:
     """Return what each stage may be; hops that the ends do not have are neither near nor far."""
-    (costs, weigh), s, rules = proofs.of(group), group.stages, proofs.space.rules
-    hides = proofs.space.objective == "fill-drain" and not weigh.hidden
-    rows = cache(lambda stage: proofs.rows(costs, weigh, stage, most, hides))
+    (_, weigh), s, rules = proofs.of(group), group.stages, proofs.space.rules
+    room = proofs.least - 1 - proofs.fills(group)
+    most = room // weigh.of_time if weigh.of_time else ENDLESS
+    of = (group.pair, group.zero, group.replicas)
     held: list[set[int]] = [set() for _ in range(s)]
     for places, stage in rules.pins:
         held[stage % s].update(places)
     found: list[list[Choice]] = []
     for i in range(s):
         found.append([])
-        flight = in_flight(proofs.space.schedules[group.schedule], i, s, costs.rounds)
+        flight = in_flight(proofs.space.schedules[group.schedule], i, s, proofs.of(group)[0].rounds)
         extra = exchange if i in (0, s - 1) else 0
-        for lie in lies:
-            for far_in, far_out in ((x, y) for x in (False, True) for y in (False, True)):
-                at = (hops[far_in] if i else -1, hops[far_out] if i < s - 1 else -1)
-                if lie[1][0] <= rules.tp_level and max(at) <= rules.hop_level:
-                    levels = frozenset({(*lie[1], *at)})
-                    stage = (levels, flight, tuple(sorted(held[i])), frozenset({lie[2]}), extra)
-                    found[-1].append((lie, far_in, far_out, rows(stage)))
+        for (taken, inside, copies), far_in, far_out in product(lies, (False, True), (False, True)):
+            at = (hops[far_in] if i else -1, hops[far_out] if i < s - 1 else -1)
+            if inside[0] <= rules.tp_level and max(at) <= rules.hop_level:
+                levels = frozenset({(*inside, *at)})
+                own = (levels, flight, tuple(sorted(held[i])), frozenset({copies}), extra)
+                rows = [proofs.row(of, weigh, own, most, x) for x in range(proofs.table.layers)]
+                found[-1].append((taken, far_in, far_out, rows))
     return found
 
 
@@ -102,21 +95,24 @@ def _least_sum(
     room: int,
     ends: Sequence[int],
     whole: int,
-    load: int,
-    sync: int,
+    most_load: int,
+    most_sync: int,
 ) -> int:
     """Return the least sum of fills with loads and Z up to these."""
-    n = len(chain[0][0][3])
+    n = max((len(rows) for choices in chain for *_, rows in choices), default=0)
     after = {state: [ENDLESS] * n + [0] for state in ends}
     for choices in reversed(chain):
         before: dict[int, list[int]] = {}
-        for (taken, *_), far_in, far_out, rows in choices:
-            fit = [[(e, f) for e, own, f, z in row if own <= load and z <= sync] for row in rows]
+        for taken, far_in, far_out, rows in choices:
+            fit = [
+                [(high, fill) for high, load, fill, z in row if load <= most_load and z <= most_sync]
+                for row in rows
+            ]
             for state, to in _steps(taken, room, far_in, far_out):
                 if to in after:
                     old, rest = before.get(state, [ENDLESS] * (n + 1)), after[to]
                     before[state] = [
-                        min([old[low], *(f + rest[e] for e, f in row)])
+                        min([old[low], *(fill + rest[high] for high, fill in row)])
                         for low, row in enumerate(fit)
                     ] + [ENDLESS]
         after = before
