@@ -33,7 +33,6 @@ from nest_opt.problem import Configuration, Problem, Zero
 from nest_opt.problem.profile import GROUPS
 from nest_opt.problem.schedule import Schedule
 
-
 # Microbatch, configuration of each stage, replicas, schedule and ZeRO level.
 GroupKey = tuple[int, tuple[Configuration, ...], int, Schedule, Zero]
 
@@ -186,9 +185,7 @@ def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:
     return tuple(key)
 
 
-def free_brute_force(
-    problem: Problem, most: int = 10**9, groups: bool = False
-) -> FreeBest | None:
+def free_brute_force(problem: Problem, most: int = 10**9, groups: bool = False) -> FreeBest | None:
     """Find the best plan of the free family; None if there are more assignments than `most`.
 
     With `groups`, the best of every group too.

@@ -21,7 +21,7 @@ FAR, TORN = -1, 0
 
 def runs(proofs: Proofs, group: Group, level: int, sync_ps: Sequence[int]) -> bool:
     """Whether no plan of a group of the free family is below L, by counting at a level."""
-    space, s, (costs, weigh) = proofs.space, group.stages, proofs.of(group)
+    space, s, (costs, _) = proofs.space, group.stages, proofs.of(group)
     k, d, h = space.pairs[group.pair][1], group.replicas, space.zeros[group.zero][2]
     room = space.sizes[level - 1] // space.block(group.pair)
     together = d if h == 1 else min(h, d // h)
@@ -105,7 +105,11 @@ def _least_sum(
         before: dict[int, list[int]] = {}
         for taken, far_in, far_out, rows in choices:
             fit = [
-                [(high, fill) for high, load, fill, z in row if load <= most_load and z <= most_sync]
+                [
+                    (high, fill)
+                    for high, load, fill, z in row
+                    if load <= most_load and z <= most_sync
+                ]
                 for row in rows
             ]
             for state, to in _steps(taken, room, far_in, far_out):

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -175,7 +176,7 @@ def test_a_second_program_repeats_every_proof(name: str) -> None:
         assert found.open == (), told
         for proof in found.proofs:
             limits = (*proof.sync_ps, -1)
-            assert all(x > y for x, y in zip(limits, limits[1:], strict=False)), told
+            assert all(x > y for x, y in pairwise(limits)), told
             assert _repeats(costs, proof.group, proof.level, proof.sync_ps, target), told
             repeated += 1
         beyond = prove(source, target + 1)
@@ -253,7 +254,7 @@ def test_stages_that_differ_are_refused() -> None:
     """The bound is of plans with one configuration for all stages."""
     problem = build(Problem, free_data(0), "seed 0")
     differ = problem.search.model_copy(update={"per_stage": ("tp",)})
-    with pytest.raises(ModelError, match="found search.per_stage"):
+    with pytest.raises(ModelError, match=r"found search\.per_stage"):
         FreeSource(Costs(problem.model_copy(update={"search": differ})))
 
 
