@@ -929,7 +929,7 @@ class Proofs:
         """
         need(self.space.family == "free", "evidence: runs are for the free family")
         programs = self.run_programs(group, level)
-        return all([self._slabs(group, program, sync_ps) for program in programs])
+        return all(self._slabs(group, program, sync_ps) for program in programs)
 
     def run_programs(self, group: Group, level: int) -> list[Program]:
         """Return programs, of which one has every plan of a group: by how its ends are near."""
@@ -967,7 +967,7 @@ class Proofs:
         most = (self.least - 1 - self.fills(group)) // weigh.of_time if weigh.of_time else ENDLESS
         found, states, size = [], {(0, joined)}, 0
         for i, (_, flight, held, *_) in enumerate(stages):
-            left, rows = len(stages) - 1 - i, {}
+            left, rows = len(stages) - 1 - i, dict[Any, Any]()
             extra = exchange if i == 0 or not left else 0
             for low, taken in states:
                 rows[low, taken] = row = []
