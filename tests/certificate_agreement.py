@@ -114,6 +114,8 @@ def compare_claims(data: Any, compared: Compared) -> None:
         return
     compared.expect("one more is not provable", provable(costs, "aligned", best + 1) is None, best)
     compared.expect("that there is no plan is not", provable(costs, "aligned", None) is None, best)
+    # The free family has all plans of the aligned one.
+    compared.expect("nor of the free family", provable(costs, "free", best + 1) is None, best)
     for name, evidence in _forged(made.data):
         for claim in (str(best + 1), None) if name == "the same evidence" else (str(best + 1),):
             forged = {**_claiming(made.data, claim), "evidence": evidence}

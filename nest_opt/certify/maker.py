@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nest_opt.certify.checker import ENDLESS, Coverage, Group, Proofs, Rows, Space, Steps, Table
+from nest_opt.certify.checker import ENDLESS, Coverage, Group, Program, Proofs, Space, Steps, Table
 from nest_opt.cost.table_file import table_digest, table_to_json
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.evaluate import Costs
@@ -95,20 +95,29 @@ def _settle(proofs: Proofs, group: Group) -> list[Entry]:
     if space.schedules[group.schedule][1] > 1:
         if proofs.chunks(group, None):
             return [{"proof": "chunks"}]
-        maps = _maps(proofs, group)
-        if all(proofs.chunks(group, steps) for steps in maps.values()):
+        maps = _maps(space, group)
+        if space.family == "aligned" and all(proofs.chunks(group, at) for at in maps.values()):
             return [{"proof": "chunks", "maps": [list(name) for name in maps]}]
         raise _unsettled(proofs, group)
     sync_ps = slabs(proofs, group, None)
     if sync_ps is not None:
         return [{"proof": "thresholds", "sync_ps": sync_ps}]
-    return _by_map(proofs, group)
+    return _by_map(proofs, group) if space.family == "aligned" else _by_runs(proofs, group)
+
+
+def _by_runs(proofs: Proofs, group: Group) -> list[Entry]:
+    """Return an entry of runs at the first level that settles a group."""
+    for level in range(1, len(proofs.space.sizes)):
+        sync_ps = slabs_of(proofs.least, proofs.run_programs(group, level))
+        if sync_ps is not None:
+            return [{"proof": "runs", "level": level, "sync_ps": sync_ps}]
+    raise _unsettled(proofs, group)
 
 
 def _by_map(proofs: Proofs, group: Group) -> list[Entry]:
     """Return an entry for all device maps with the same thresholds."""
     by_thresholds: dict[tuple[int, ...], list[list[Any]]] = {}
-    maps = _maps(proofs, group)
+    maps = _maps(proofs.space, group)
     for name, steps in maps.items():
         sync_ps = slabs(proofs, group, steps)
         if sync_ps is None:
@@ -122,12 +131,10 @@ def _by_map(proofs: Proofs, group: Group) -> list[Entry]:
     ]
 
 
-def _maps(proofs: Proofs, group: Group) -> dict[tuple[str, int], Steps]:
+def _maps(space: Space, group: Group) -> dict[tuple[str, int], Steps]:
     """Return the device maps of a group, one of those that are equal."""
-    space = proofs.space
     if space.family != "aligned":
-        # Entries are about all placements at once, and that did not do.
-        raise _unsettled(proofs, group)
+        return {}
     kept = {space.same(group, steps): name for name, steps in space.maps(group).items()}
     return {name: space.maps(group)[name] for name in kept.values()}
 
@@ -179,18 +186,20 @@ def slabs(proofs: Proofs, group: Group, steps: Steps | None) -> list[int] | None
     if stages is None or fills >= proofs.least:
         return []
     chain = proofs.chain(group, stages, proofs.least - 1 - fills)
-    return slabs_of(proofs.least, chain, proofs.table.layers)
+    return slabs_of(proofs.least, [Program(chain, 0, proofs.table.layers)])
 
 
-def slabs_of(least: int, chain: Sequence[Rows], layers: int) -> list[int] | None:
-    """Return the same for what stages may be.
+def slabs_of(least: int, programs: Sequence[Program]) -> list[int] | None:
+    """Return the same for programs, of which one has every plan.
 
     With Z up to a limit, what the rest of the objective is short of L has to be
     Z; so all plans with more of it are settled, and that is the next limit.
     """
     found: list[int] = []
     most = ENDLESS
-    while (below := least - 1 - _least_rest(chain, layers, most)) >= 0:
+    while (
+        below := least - 1 - min([_least_rest(of, most) for of in programs], default=least)
+    ) >= 0:
         if below >= most:
             return None
         found.append(below)
@@ -198,11 +207,11 @@ def slabs_of(least: int, chain: Sequence[Rows], layers: int) -> list[int] | None
     return found
 
 
-def _least_rest(chain: Sequence[Rows], layers: int, most_sync: int) -> int:
+def _least_rest(program: Program, most_sync: int) -> int:
     """Return the least sum of fills and largest load of the plans with Z up to a limit."""
     best, most_load = ENDLESS, ENDLESS
     while most_load >= 0:
-        total, load = _least_sum(chain, layers, most_load, most_sync)
+        total, load = _least_sum(program, most_load, most_sync)
         if total >= ENDLESS:
             break
         best = min(best, total + load)
@@ -211,12 +220,10 @@ def _least_rest(chain: Sequence[Rows], layers: int, most_sync: int) -> int:
     return best
 
 
-def _least_sum(
-    chain: Sequence[Rows], layers: int, most_load: int, most_sync: int
-) -> tuple[int, int]:
+def _least_sum(program: Program, most_load: int, most_sync: int) -> tuple[int, int]:
     """Return the least sum of fills under thresholds, and the largest load of such a plan."""
-    after = {layers: (0, 0)}
-    for rows in reversed(chain):
+    after: dict[Any, tuple[int, int]] = {program.end: (0, 0)}
+    for rows in reversed(program.chain):
         after = {
             low: min(
                 [
@@ -228,4 +235,4 @@ def _least_sum(
             )
             for low, row in rows.items()
         }
-    return after[0]
+    return after[program.start]
