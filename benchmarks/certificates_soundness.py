@@ -15,7 +15,9 @@ exits with 1 if one fails.
 """
 
 import argparse
+import contextlib
 import multiprocessing
+import signal
 import sys
 import time
 import traceback
@@ -48,6 +50,12 @@ from nest_opt.problem.validation import build  # noqa: E402
 
 # Seeds that a process looks at before another takes its place: solvers leave memory behind.
 SEEDS_A_PROCESS = 200
+CHUNK = 4
+
+
+def heed_no_interrupt() -> None:
+    """Leave interrupts of the study to the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def whole(brute: int, every: bool, seed: int) -> tuple[int, Compared]:
@@ -93,10 +101,14 @@ def main() -> int:
     arguments = parser.parse_args()
     console, start = Console(width=120), time.perf_counter()
     counts, failed = Counter[str](), 0
+    first = arguments.seed
+    of = partial(whole, arguments.brute, arguments.all_objectives)
     context = multiprocessing.get_context("spawn")
+    # What is done when the study is interrupted is told.
     with (
-        context.Pool(arguments.processes, maxtasksperchild=SEEDS_A_PROCESS // 4) as pool,
+        context.Pool(arguments.processes, heed_no_interrupt, (), SEEDS_A_PROCESS // CHUNK) as pool,
         Progress(console=console) as progress,
+        contextlib.suppress(KeyboardInterrupt),
     ):
 
         def take(task: Any, found: tuple[int, Compared], sort: str) -> int:
@@ -108,25 +120,23 @@ def main() -> int:
             progress.advance(task, done)
             return len(compared.differences)
 
+        task = progress.add_task("free family", total=arguments.free)
+        seeds = range(arguments.seed, arguments.seed + arguments.free)
+        for found in pool.imap_unordered(free, seeds, CHUNK):
+            failed += take(task, found, "free seed")
         task = progress.add_task("whole space", total=arguments.count)
-        of, first = partial(whole, arguments.brute, arguments.all_objectives), arguments.seed
         # Some are left out: more are drawn until there are enough.
         while (missing := arguments.count - counts["problems"]) > 0:
             seeds = range(first, first + missing)
             first += missing
-            for found in pool.imap_unordered(of, seeds, chunksize=4):
+            for found in pool.imap_unordered(of, seeds, CHUNK):
                 failed += take(task, found, "seed")
-        if arguments.free:
-            task = progress.add_task("free family", total=arguments.free)
-            seeds = range(arguments.seed, arguments.seed + arguments.free)
-            for found in pool.imap_unordered(free, seeds, chunksize=4):
-                failed += take(task, found, "free seed")
     table = Table("count", "", title="Comparisons")
     for name, number in sorted(counts.items()):
         table.add_row(str(number), name)
     console.print(table)
     console.print(
-        f"{counts['problems']} problems, of {first - arguments.seed} drawn: "
+        f"{counts['problems']} problems, of up to {first - arguments.seed} drawn: "
         f"{failed} differences, {time.perf_counter() - start:.0f} s"
     )
     return 1 if failed else 0

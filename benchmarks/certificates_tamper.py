@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -200,23 +200,29 @@ def main() -> int:
     samples = drawn(arguments.certificates, arguments.seed, console)
     values = sum(1 for sample in samples for _ in places(sample.data))
     more = max(100, (arguments.count - values) // len(samples) + 1)
-    tally, found = Tally(), []
+    tally, found, done = Tally(), [], 0
     with ProcessPoolExecutor(arguments.processes) as pool, Progress(console=console) as progress:
         task = progress.add_task("certificates", total=len(samples))
         of = partial(study, others=samples, more=more, seed=arguments.seed)
-        for counts, messages in pool.map(of, samples):
-            tally.update(counts)
-            found += messages
-            progress.advance(task)
-            for message in messages:
-                console.print(message, markup=False)
+        try:
+            for future in as_completed([pool.submit(of, sample) for sample in samples]):
+                counts, messages = future.result()
+                tally.update(counts)
+                found += messages
+                done += 1
+                progress.advance(task)
+                for message in messages:
+                    console.print(message, markup=False)
+        except KeyboardInterrupt:
+            # What is done is told.
+            pool.shutdown(wait=False, cancel_futures=True)
     for table in told(tally):
         console.print(table)
     total = Counter[str]()
     for (_, outcome, _), number in tally.items():
         total[outcome] += number
     console.print(
-        f"{len(samples)} certificates with {values} values, {tally.total()} mutants: "
+        f"{done} of {len(samples)} certificates with {values} values, {tally.total()} mutants: "
         f"{', '.join(f'{total[name]} {name}' for name in OUTCOMES)}, "
         f"{time.perf_counter() - start:.0f} s"
     )
