@@ -3,8 +3,10 @@
 `benchmarks/certificates_tamper.py` alters every single field of more than fifty certificates.
 """
 
+import io
 import json
 import random
+import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -123,6 +125,37 @@ def test_damaged_files_are_refused(
         assert not told.out
     path.write_bytes(raw)
     assert checker.main([str(path)]) == 0
+
+
+def test_any_name_is_told_on_any_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A name that the terminal's encoding lacks is told in escapes, not by a traceback."""
+    data = json.loads(text_of(sample("aligned", 6).data))
+    data["problem"]["name"] = "\u00e9\ud800"
+    path, told = tmp_path / "certificate.json", io.BytesIO()
+    path.write_text(text_of(with_digests(data)))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(told, "ascii", write_through=True))
+    assert checker.main([str(path)]) == 0
+    assert rb"'\xe9\ud800'" in told.getvalue()
+
+
+def test_thresholds_are_whole() -> None:
+    """A threshold that is no whole number is refused: floats are not exact."""
+    data = json.loads(text_of(sample("aligned", 6).data))
+    entry = next(entry for entry in data["evidence"] if entry["proof"] == "thresholds")
+    entry["sync_ps"] = [float(threshold) for threshold in entry["sync_ps"] or [0]]
+    with pytest.raises(checker.RefusedError, match="for a number"):
+        checker.check(data)
+
+
+def test_entries_about_nothing_are_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries without a group to settle use up the steps of all proofs."""
+    data = json.loads(text_of(sample("aligned", 6).data))
+    box = {**data["evidence"][0]["box"], "replicas": [0, 0]}
+    monkeypatch.setattr(checker, "MOST_STEPS", 10**5)
+    checker.check(data)
+    data["evidence"] += [{"proof": "sum", "box": box}] * 10**5
+    with pytest.raises(checker.RefusedError, match="steps"):
+        checker.check(data)
 
 
 ENDLESS_NUMBERS: tuple[tuple[tuple[str | int, ...], Any], ...] = (

@@ -22,6 +22,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import accumulate, pairwise, product
 from math import gcd, isqrt, prod
+from operator import gt, le
 from typing import Any, NamedTuple
 
 # A file is not trusted: so many bytes, characters of a number, groups, steps of all proofs (some
@@ -526,7 +527,7 @@ class Table:
             for *key, level in calls:
                 rising.append([calls[(*key, at)] for at in range(max(0, level - 1), level + 1)])
         for lower, upper in (two for rows in rising for two in pairwise(rows)):
-            fine = len(lower) == len(upper) and all(map(int.__le__, lower, upper))
+            fine = len(lower) == len(upper) and all(map(le, lower, upper))
             need(fine, "table: a time falls with the level, or more is repeated than there is")
 
     def prefix(self, row: Sequence[int]) -> list[int]:
@@ -892,7 +893,8 @@ class Proofs:
         C - 1 - s are of use, and T falls until no plan is left.
         """
         self.spend(len(sync_ps))
-        need(all(map(int.__gt__, sync_ps, [*sync_ps[1:], -1])), "sync_ps: not falling, or below 0")
+        falling = whole(sync_ps, 0, ENDLESS)
+        need(all(map(gt, falling, falling[1:])), "sync_ps: not falling")
         fills = self.fills(group)
         for most, below in zip([ENDLESS, *sync_ps], [*sync_ps, -1], strict=True):
             aim = self.least - 1 - below
@@ -1049,6 +1051,7 @@ class Coverage:
         pair, schedule, (z0, z1), (d0, d1), (s0, s1) = (box[name] for name in fields)
         whole((pair, schedule, z0, z1), 0)
         need(z1 < len(self.space.zeros), "evidence: a box outside")
+        self.space.spend(len(self.space.replicas[pair]))
         for d in self.space.replicas[pair]:
             for s in self.counts(pair, schedule, d) if d0 <= d <= d1 else ():
                 self.space.spend(8)
@@ -1139,7 +1142,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     what = f"no plan has a {verdict.objective} time below {verdict.least_ps} ps"
     what = "there is no plan" if verdict.least_ps is None else what
-    print(f"proved: in the {verdict.family} family of {verdict.problem_name!r}, {what}")
+    print(f"proved: in the {verdict.family} family of {verdict.problem_name!a}, {what}")
     print(f"problem {verdict.problem_sha256}, cost table {verdict.table_sha256}")
     print(f"{verdict.groups} groups of plans: {verdict.proofs}")
     return 0
