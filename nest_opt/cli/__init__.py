@@ -11,6 +11,7 @@ from io import TextIOWrapper
 
 import click
 
+from nest_opt.cli.compare_command import compare_command
 from nest_opt.cli.crosscheck_command import crosscheck_command
 from nest_opt.cli.exact_command import exact_command
 from nest_opt.cli.export_command import export_command
@@ -60,6 +61,7 @@ for _command in (
     exact_command,
     verify_command,
     improve_command,
+    compare_command,
     show_command,
     import_command,
     export_command,

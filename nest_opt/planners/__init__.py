@@ -1,5 +1,7 @@
 """Baselines: planners of their own behind one protocol, evaluated by the one evaluator."""
 
+from dataclasses import replace
+
 from nest_opt.planners.alpa import AlpaPlanner
 from nest_opt.planners.manual import ManualPlanner
 from nest_opt.planners.mcmc import McmcPlanner
@@ -29,12 +31,8 @@ def planners(seed: int = 0, budget: int | None = None) -> dict[str, Planner]:
     budget
         Of those that draw; None for each one's own.
     """
-    drawn = {"seed": seed} | ({} if budget is None else {"budget": budget})
-    found: tuple[Planner, ...] = (
-        ManualPlanner(),
-        McmcPlanner(**drawn),
-        PhazePlanner(),
-        AlpaPlanner(),
-        RandomPlanner(**drawn),
-    )
+    mcmc, drawn = McmcPlanner(seed), RandomPlanner(seed)
+    if budget is not None:
+        mcmc, drawn = replace(mcmc, budget=budget), replace(drawn, budget=budget)
+    found: tuple[Planner, ...] = (ManualPlanner(), mcmc, PhazePlanner(), AlpaPlanner(), drawn)
     return {planner.name: planner for planner in found}

@@ -1,13 +1,13 @@
 """`alpa`: the stages of Alpa's inter-operator pass, all on submeshes of one shape.
 
 Source: Zheng et al. 2022, "Alpa: Automating Inter- and Intra-Operator
-Parallelism for Distributed Deep Learning" (OSDI, arXiv:2201.12023). Section 5.2:
+Parallelism for Distributed Deep Learning" (OSDI, arXiv:2201.12023). Section 5:
 stages of layers on submeshes that cover all devices, each a power of two of a
 node's devices or a number of whole nodes; equation (2), the sum of stage times
 plus B - 1 times the largest, minimised by a DP for each limit on the largest;
-transfers between stages are left out. Section 4: the ILP over the strategies of
-all operators, which here, where all stages share one configuration, has one
-strategy to choose: enumerating its values solves it.
+transfers between stages are left out. Section 4: an ILP over the strategies of
+all operators, which has one strategy to choose here, where all stages share a
+configuration: enumerating its values solves it.
 """
 
 import heapq
@@ -110,7 +110,8 @@ def _solved(trials: Trials, degrees: Degrees, stages: int) -> _Open | None:
     """Return the stages of least sum plus (m - 1) times the largest, None if nothing fits."""
     believed, rounds = StageTimes(trials, degrees, None), trials.rounds(degrees)
     size = degrees.replicas * degrees.configuration.block_size
-    # The gradients' all-reduce counts as a share of it in each round (Alpa's auto-sharding pass).
+    # The gradients' all-reduce counts as a share of it in each round (Alpa's auto-sharding pass,
+    # `grad_acc_num_micro_batches`).
     sync = sync_times(trials, degrees, trials.costs.network.level((0, size - 1))) // rounds
     times = [
         np.minimum(believed.of_stage(place) + sync, INFINITE) for place in range(1, stages + 1)

@@ -1,11 +1,12 @@
 """`manual`: the rules that engineers configure Megatron-LM by.
 
-Source: Narayanan et al. 2021 (arXiv:2104.04473): section 5.4.1, takeaway 1,
-tensor parallelism up to the devices of a node, then pipeline parallelism;
-section 3.3.1, takeaway 2, so much model parallelism that the model fits, and
-data parallelism for the rest; section 3.4, equation (1), the microbatch size of
-least (m + p - 1) (t_f + t_b). Rank order: Megatron-Core's default, tp, cp, ep,
-dp, then pp (`megatron/core/parallel_state.py`).
+Source: Narayanan et al. 2021 (arXiv:2104.04473), section 3. Takeaway 1: tensor
+parallelism up to the devices of a node, then pipeline parallelism. Takeaway 2:
+so much of both that the model fits, and data parallelism for the rest.
+Takeaway 3 and equation (1): the microbatch size of least (m + p - 1) (t_f + t_b).
+With experts, the guidelines of Megatron-Core (`megatron/core/transformer/moe/README.md`):
+tp and ep inside a node, and ep rather than tp. Rank order: its default, tp, cp,
+ep, dp, then pp (`megatron/core/parallel_state.py`).
 """
 
 from collections.abc import Iterator
@@ -75,22 +76,33 @@ def equal_ends(layer_rows: tuple[int, ...], stages: int) -> tuple[int, ...] | No
 
 
 def _recipe(trials: Trials, microbatch: int) -> _Recipe | None:
-    """Return the least model parallelism that fits, None if none does."""
-    for configuration, stages in _model_parallel(trials, microbatch):
-        ends = equal_ends(trials.costs.table.layer_rows, stages)
-        legal = [
-            degrees
-            for degrees in trials.plain_degrees
-            if degrees.pair == (microbatch, configuration)
-            and trials.most_stages(degrees) >= stages
-        ]
-        if ends is None or not legal:
-            continue
-        degrees = max(legal, key=lambda each: each.replicas)
-        mode = _common_mode(trials, degrees, ends)
-        if mode is not None:
-            return _Recipe(_estimate(trials, degrees, ends, mode), degrees, ends, mode)
+    """Return the least model parallelism that fits, None if none does.
+
+    Megatron-LM runs on all the devices that it is given: what leaves some idle
+    comes last.
+    """
+    for idle_allowed in (False, True):
+        for configuration, stages in _model_parallel(trials, microbatch):
+            ends = equal_ends(trials.costs.table.layer_rows, stages)
+            degrees = _most_replicas(trials, (microbatch, configuration), stages, idle_allowed)
+            if ends is None or degrees is None:
+                continue
+            mode = _common_mode(trials, degrees, ends)
+            if mode is not None:
+                return _Recipe(_estimate(trials, degrees, ends, mode), degrees, ends, mode)
     return None
+
+
+def _most_replicas(
+    trials: Trials, pair: tuple[int, Configuration], stages: int, idle_allowed: bool
+) -> Degrees | None:
+    """Return the degrees of most replicas for so many stages; None if these leave some idle."""
+    legal = [d for d in trials.plain_degrees if d.pair == pair and trials.most_stages(d) >= stages]
+    most = max(legal, key=lambda degrees: degrees.replicas, default=None)
+    if most is None or idle_allowed:
+        return most
+    used = most.replicas * stages * most.configuration.block_size
+    return most if used == trials.problem.cluster.device_count else None
 
 
 def _model_parallel(trials: Trials, microbatch: int) -> Iterator[tuple[Configuration, int]]:
@@ -104,6 +116,9 @@ def _model_parallel(trials: Trials, microbatch: int) -> Iterator[tuple[Configura
     counts = [s for s in range(1, trials.layers + 1) if asked is None or s in asked]
     if not inside or not counts:
         return
+    if trials.problem.has_experts:
+        # The least tp leaves most of the node to ep.
+        inside = inside[:1]
     yield from ((configuration, counts[0]) for configuration in inside)
     yield from ((inside[-1], stages) for stages in counts[1:])
 

@@ -1,7 +1,7 @@
 """`mcmc`: a Metropolis-Hastings walk over configurations and stage boundaries.
 
 Source: the search of FlexFlow, Jia, Zaharia and Aiken 2019 (MLSys,
-arXiv:1807.05358), section 6.2: from a strategy in use, propose a change, and
+arXiv:1807.05358), section 6: from a strategy in use, propose a change, and
 accept it with probability min(1, exp(beta (cost - new cost))). As there,
 proposals are taken to be as likely in both directions.
 """

@@ -85,9 +85,7 @@ def sync_times(trials: Trials, degrees: Degrees, level: int) -> Array:
     memory = trials.memory(degrees)
     total = np.zeros((table.layer_count + 1,) * 2, np.int64)
     for name in CLASSES:
-        cost = step_sync(
-            table, degrees.configuration, name, sharding, CopyLevels(level, level)
-        )
+        cost = step_sync(table, degrees.configuration, name, sharding, CopyLevels(level, level))
         if cost is not None:
             parameters = memory.sums(table.pairs[degrees.pair].parameters[name])
             total += np.where(parameters > 0, cost.fixed_ps + memory.sums(cost.row_ps), 0)

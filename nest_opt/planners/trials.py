@@ -88,7 +88,7 @@ class Trials:
     """
 
     def __init__(self, problem: Problem) -> None:
-        _refuse_other(problem)
+        refuse_other(problem)
         require_checkers(problem)
         self.problem = problem
         self.costs = Costs(problem)
@@ -258,8 +258,14 @@ class Trials:
         return f"{self.tried:,} placements were tried, none is legal: refused {rules}"
 
 
-def _refuse_other(problem: Problem) -> None:
-    """Refuse a problem that the planners have no costs for."""
+def refuse_other(problem: Problem) -> None:
+    """Refuse a problem that the planners have no costs for.
+
+    Raises
+    ------
+    InstanceError
+        If it is a placement graph, or asks for the artifact's cost model.
+    """
     if problem.is_placement_graph:
         raise InstanceError(
             "job.transfer: found 'sender-once' (a placement graph), 'relay' is needed: the "
@@ -297,7 +303,5 @@ def outcome(
     broken = check(trials.costs, found.placement, evaluation)
     if broken:
         return Outcome(name, None, None, str(broken[0]), trials.tried, wall_s)
-    plan = plan_from_placement(
-        problem, found.placement, evaluation.objective, evaluation.value_ps
-    )
+    plan = plan_from_placement(problem, found.placement, evaluation.objective, evaluation.value_ps)
     return Outcome(name, plan, evaluation, None, trials.tried, wall_s)
