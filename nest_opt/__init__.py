@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         solve,
         verify,
     )
+    from nest_opt.comparison import Comparison, compare
     from nest_opt.errors import InstanceError, NestOptError, PlanError
     from nest_opt.improvement import Improvement, improve
     from nest_opt.memory_front import FrontResult, front
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Comparison",
     "ExactResult",
     "FrontResult",
     "GraphExactResult",
@@ -41,6 +43,7 @@ __all__ = [
     "Problem",
     "SolveResult",
     "VerifyResult",
+    "compare",
     "crosscheck",
     "exact",
     "front",
@@ -57,6 +60,7 @@ _HOMES = {
         *("exact", "solve", "verify"),
     ),
     "nest_opt.agreement": ("crosscheck",),
+    "nest_opt.comparison": ("Comparison", "compare"),
     "nest_opt.improvement": ("Improvement", "improve"),
     "nest_opt.memory_front": ("FrontResult", "front"),
     "nest_opt.plan.graph_plan": ("GraphPlan",),

@@ -1,5 +1,6 @@
 """`nest-opt compare`: what other planners find, and how far it is from the best."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,10 +73,12 @@ def compare_command(
     from nest_opt.cli.problem_source import check_source
 
     check_source(problem_path, asked)
+    chosen = None if names is None else [name.strip() for name in names.split(",")]
+    two = _pair(pair, chosen or PLANNER_NAMES) if pair else None
     found = _compare(
-        problem_path, asked, Narrowing(parse_fixes(fixes), runtime), names, seed, budget
+        problem_path, asked, Narrowing(parse_fixes(fixes), runtime), chosen, seed, budget
     )
-    between = found.diff(*_pair(pair)) if pair else None
+    between = found.diff(*two) if two else None
     if as_json:
         from nest_opt.cli.json_compare import comparison_json
         from nest_opt.cli.json_output import print_json
@@ -89,7 +92,7 @@ def compare_command(
     return 0 if any(row.plan for row in found.rows) else EXIT_NO
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str, chosen: Sequence[str]) -> tuple[str, str]:
     """Return the two names of --diff."""
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2 or names[0] == names[1]:
@@ -97,6 +100,12 @@ def _pair(text: str) -> tuple[str, str]:
             f"--diff: found {text!r}, two different names are needed, as in --diff manual,solve: "
             "correct it"
         )
+    for name in names:
+        if name not in ("solve", *chosen):
+            raise click.UsageError(
+                f"--diff: found {name!r}, one of solve, {', '.join(chosen)} is needed: correct "
+                "it, or add it to --planners"
+            )
     return names[0], names[1]
 
 
@@ -104,7 +113,7 @@ def _compare(
     path: Path | None,
     asked: Asked,
     narrow: Narrowing,
-    names: str | None,
+    chosen: Sequence[str] | None,
     seed: int,
     budget: int | None,
 ) -> "Comparison":
@@ -113,7 +122,6 @@ def _compare(
     from nest_opt.comparison import compare
 
     problem = narrow(read_source(path, asked).problem)
-    chosen = None if names is None else [name.strip() for name in names.split(",")]
     done = 0
     with SearchProgress() as progress, CountProgress("planners") as count:
 

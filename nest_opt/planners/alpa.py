@@ -119,7 +119,7 @@ def _solved(trials: Trials, degrees: Degrees, stages: int) -> _Open | None:
     best: _Open | None = None
     limit = INFINITE - 1
     while True:
-        found = _least_sum(times, limit)
+        found = least_sum(times, limit)
         if found is None:
             return best
         ends, total, largest = found
@@ -132,7 +132,7 @@ def _solved(trials: Trials, degrees: Degrees, stages: int) -> _Open | None:
         limit = largest - 1
 
 
-def _least_sum(times: list[Array], limit: int) -> tuple[tuple[int, ...], int, int] | None:
+def least_sum(times: list[Array], limit: int) -> tuple[tuple[int, ...], int, int] | None:
     """Return (ends, sum, largest) of the stages of least sum with none above a limit.
 
     `times` is by place from the end, shape (n + 1, n + 1) each.

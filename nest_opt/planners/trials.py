@@ -252,8 +252,8 @@ class Trials:
 
     def refusals(self) -> str:
         """Return how many placements were tried, and what they broke."""
-        if not self.tried:
-            return "no placement was tried"
+        if not self.refused:
+            return "no degrees that were tried have a number of stages and a device map"
         rules = ", ".join(f"{count:,} by {rule}" for rule, count in self.refused.most_common())
         return f"{self.tried:,} placements were tried, none is legal: refused {rules}"
 
