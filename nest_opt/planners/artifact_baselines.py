@@ -13,7 +13,6 @@ the first ones.
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from nest_opt.cost.artifact import ArtifactCosts
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.plan.check import check, check_form
 from nest_opt.plan.evaluate import Costs, evaluate
@@ -66,15 +65,15 @@ def layer_counts(layers: int, stages: int, partition: tuple[int, ...] = ()) -> t
     return tuple(max(0, min(most, layers - most * stage)) for stage in range(stages))
 
 
-def corrected_placement(problem: Problem, fixed: Fixed) -> Placement:
+def corrected_placement(costs: Costs, fixed: Fixed) -> Placement:
     """Return the stages that a configuration means.
 
     The embedding joins the first stage, and stages without layers are none.
     """
     counts = [count for count in fixed.counts if count]
+    problem, artifact = costs.problem, costs.artifact
     counts[0] += len(problem.model.ids) - sum(counts)
     configuration, stages = _configuration(problem, fixed), len(counts)
-    artifact = ArtifactCosts(problem)
     return Placement(
         artifact.microbatch,
         (configuration,) * stages,
@@ -88,7 +87,7 @@ def corrected_placement(problem: Problem, fixed: Fixed) -> Placement:
 
 def corrected_score(costs: Costs, fixed: Fixed) -> Score:
     """Return the batch time of the stages that a configuration means, by the one evaluator."""
-    placement = corrected_placement(costs.problem, fixed)
+    placement = corrected_placement(costs, fixed)
     broken = check_form(costs, placement)
     if not broken:
         evaluation = evaluate(costs, placement)
@@ -121,9 +120,7 @@ def released_score(costs: Costs, fixed: Fixed) -> Score:
         level_out = artifact.level(start, start - size) if start > 0 else None
         terms = artifact.stage_terms_ps(configuration, low, high, level_in, level_out, mode)
         slowest = max(slowest, sum(terms.values()))
-    rounds = rounds_per_batch(
-        problem.job, artifact.microbatch, configuration.ep, fixed.replicas
-    )
+    rounds = rounds_per_batch(problem.job, artifact.microbatch, configuration.ep, fixed.replicas)
     assert rounds is not None
     sync = 0
     if fixed.replicas > 1:
