@@ -108,7 +108,7 @@ def test_the_report() -> None:
     assert result.exit_code == 0
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
     text = " ".join(result.stdout.split())
-    assert "to the best plan, mostly hops (+" in text
+    assert "over the best plan, mostly hops (+" in text
     assert "no plan: no submeshes of one shape cover all devices" in text
     assert "diff: manual -> solve" in text
     assert "order dp-inner -> pp-inner" in text

@@ -128,9 +128,8 @@ def _mostly_text(between: PlanDiff) -> str:
     if between.mostly is None:
         return "as good as the best plan"
     term = between.terms_ps[between.mostly]
-    return (
-        f"{_change(between.change_ps)} to the best plan, mostly {between.mostly} ({_change(term)})"
-    )
+    mostly = f"mostly {between.mostly} ({_change(term)})"
+    return f"{_change(between.change_ps)} over the best plan, {mostly}"
 
 
 def _change(change_ps: int) -> str:
