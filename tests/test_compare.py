@@ -1,15 +1,19 @@
 """`nest-opt compare`: planners beside the optimum, and what makes the difference."""
 
+import io
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_running import run, run_json, write
 from random_graphs import random_graph
+from rich.console import Console
 from samples import problem_data, sample
 
 from nest_opt import InstanceError, compare, comparison, solve
 from nest_opt.cli.compare_command import PLANNER_NAMES
+from nest_opt.cli.progress import ComparisonProgress
 from nest_opt.improvement.terms import TERMS
 from nest_opt.planners import ManualPlanner, planners
 from nest_opt.problem import Problem
@@ -187,6 +191,38 @@ def test_an_interrupt_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     result = run("compare", SPREAD, "--planners", "phaze,manual")
     assert result.exit_code == 0
     assert "interrupted: some planners had no turn" in " ".join(result.stdout.split())
+
+
+def test_an_interrupted_search_is_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the search leaves its best plan so far, and no planner has a turn."""
+    calls = 0
+
+    def stop(self: ComparisonProgress, done: int, total: int, best_ps: int | None) -> None:
+        nonlocal calls
+        calls += best_ps is not None
+        if calls:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ComparisonProgress, "__call__", stop)
+    path = INSTANCES / "paper" / "bert-large-dgx-h100-64.json"
+    data = run_json("compare", path, "--planners", "manual")
+    assert data["status"] == "interrupted"
+    assert list(rows(data)) == ["solve"]
+    assert rows(data)["solve"]["plan"] is not None
+    assert rows(data)["solve"]["gap"] >= 0
+
+
+def test_a_bar_tells_whose_turn_it_is() -> None:
+    """One bar for the search and the planners after it, once they take a while."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80)
+    seconds = count(step=10)
+    with ComparisonProgress(2, console, lambda: next(seconds)) as progress:
+        progress(1, 2, None)
+        for name in ("manual", "mcmc"):
+            progress.planner(name)
+    assert "planner mcmc" in stream.getvalue()
+    assert "1/2" in stream.getvalue()
 
 
 def test_a_derived_problem() -> None:

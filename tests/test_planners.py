@@ -1,5 +1,6 @@
 """The baselines: legal plans or a reason, never better than the optimum, by their rules."""
 
+import math
 import random
 from collections.abc import Callable
 from itertools import combinations
@@ -27,7 +28,7 @@ from nest_opt.planners import (
 )
 from nest_opt.planners.alpa import least_sum, submesh_sizes
 from nest_opt.planners.manual import equal_ends
-from nest_opt.planners.mcmc import MOVES
+from nest_opt.planners.mcmc import MOVES, acceptance, even_ends
 from nest_opt.planners.memory import StageMemory
 from nest_opt.planners.random_plans import draw
 from nest_opt.planners.trials import Trials
@@ -316,6 +317,37 @@ def test_moves_of_the_walk_keep_partitions() -> None:
         assert state.ends[0] > 0
         assert state.ends[-1] == trials.layers
     assert moved > 100
+
+
+def test_steps_are_accepted_by_the_rule_of_metropolis() -> None:
+    """A step to a batch no longer always is; one longer by the temperature's share with 1 / e."""
+    assert acceptance(100, 100, 0.02) == acceptance(100, 90, 0.02) == 1.0
+    assert acceptance(100, 102, 0.02) == pytest.approx(math.exp(-1))
+    assert acceptance(100, 104, 0.02) == pytest.approx(math.exp(-2))
+    assert acceptance(0, 1, 0.02) == 0.0
+
+
+def test_even_stages_differ_by_one_layer_at_most() -> None:
+    """All layers are in stages of floor(n / S) or one more."""
+    for layers, stages in ((7, 3), (8, 4), (5, 5), (34, 16)):
+        ends = even_ends(layers, stages)
+        sizes = {high - low for low, high in zip((0, *ends), ends, strict=False)}
+        assert (len(ends), ends[-1]) == (stages, layers)
+        assert sizes <= {layers // stages, layers // stages + 1}
+
+
+def test_draws_reach_all_degrees_stages_and_maps() -> None:
+    """Every choice of degrees, every S and every device map comes up."""
+    trials = Trials(read_problem(INSTANCES / "tiny" / "dp-inner-wins.json"))
+    generator = random.Random(0)
+    drawn = [found for _ in range(400) if (found := draw(trials, generator))]
+    every = {
+        (degrees, stages, device_map)
+        for degrees in trials.degrees
+        for stages in trials.stage_counts(degrees)
+        for device_map in trials.maps(degrees, stages)
+    }
+    assert {(each.degrees, len(each.ends), each.device_map) for each in drawn} == every
 
 
 def test_reasons_name_the_rules_that_were_broken() -> None:

@@ -118,16 +118,16 @@ def _compare(
     budget: int | None,
 ) -> "Comparison":
     from nest_opt.cli.problem_source import read_source
-    from nest_opt.cli.progress import CountProgress, SearchProgress
+    from nest_opt.cli.progress import ComparisonProgress
     from nest_opt.comparison import compare
 
     problem = narrow(read_source(path, asked).problem)
-    done = 0
-    with SearchProgress() as progress, CountProgress("planners") as count:
-
-        def watch(_: str) -> None:
-            nonlocal done
-            count(done, len(chosen or PLANNER_NAMES))
-            done += 1
-
-        return compare(problem, chosen, seed=seed, budget=budget, progress=progress, watch=watch)
+    with ComparisonProgress(len(chosen or PLANNER_NAMES)) as progress:
+        return compare(
+            problem,
+            chosen,
+            seed=seed,
+            budget=budget,
+            progress=progress,
+            watch=progress.planner,
+        )

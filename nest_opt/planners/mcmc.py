@@ -59,15 +59,10 @@ class McmcPlanner:
                 trial = trials.attempt(proposed.degrees, proposed.device_map, proposed.ends)
             if proposed is None or trial is None:
                 continue
-            if generator.random() < self._acceptance(current.value_ps, trial.value_ps):
+            if generator.random() < acceptance(current.value_ps, trial.value_ps, self.temperature):
                 state, current = proposed, trial
                 best = min(best, current, key=lambda each: each.value_ps)
         return best
-
-    def _acceptance(self, value_ps: int, new_ps: int) -> float:
-        if new_ps <= value_ps:
-            return 1.0
-        return exp((value_ps - new_ps) / (self.temperature * max(value_ps, 1)))
 
     def _start(self, trials: Trials, generator: random.Random) -> tuple[Draw, Trial] | None:
         """Return the plan of the rules of `manual`, else the first legal one drawn at random."""
@@ -82,6 +77,13 @@ class McmcPlanner:
             if trials.tried >= self.budget:
                 return None
             state = draw(trials, generator)
+
+
+def acceptance(value_ps: int, new_ps: int, temperature: float) -> float:
+    """Return the probability of a step: 1 / e for one that is longer by the temperature's share."""
+    if new_ps <= value_ps:
+        return 1.0
+    return exp((value_ps - new_ps) / (temperature * value_ps)) if value_ps else 0.0
 
 
 def _manual_draw(trials: Trials) -> Draw | None:
