@@ -1,7 +1,7 @@
 """Baselines beside the optimum: what each planner finds, and what makes the difference."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from nest_opt.errors import InstanceError
@@ -15,6 +15,7 @@ from nest_opt.planners.trials import refuse_other
 from nest_opt.problem import Problem
 from nest_opt.verbs.pipeline.result import SolveResult
 from nest_opt.verbs.pipeline.solve import solve_pipeline
+from nest_opt.verbs.pipeline.verify import verify_pipeline
 from nest_opt.verbs.result import Progress
 
 # The name of the search's own row.
@@ -89,7 +90,10 @@ class Comparison:
         return (own, *self.outcomes)
 
     def gap(self, outcome: Outcome) -> float | None:
-        """Return (value - bound) / value, None without a plan."""
+        """Return (value - bound) / value, None without a plan.
+
+        It is negative if a planner of one's own leaves the family and is better.
+        """
         return relative_gap(value_of(outcome.evaluation), self.optimum.bound_ps)
 
     def diff(self, before: str, after: str) -> PlanDiff | None:
@@ -115,7 +119,7 @@ class Comparison:
 
 def compare(
     problem: Problem,
-    names: Sequence[str] | None = None,
+    names: Sequence[str | Planner] | None = None,
     *,
     seed: int = 0,
     budget: int | None = None,
@@ -129,7 +133,7 @@ def compare(
     problem
         A pipeline under the default cost model.
     names
-        Of the planners; all if None.
+        Of the planners, or planners of one's own; all that have names if None.
     seed, budget
         Of the planners that draw.
     progress
@@ -156,24 +160,41 @@ def compare(
         for planner in chosen if status == "complete" else ():
             if watch:
                 watch(planner.name)
-            outcomes.append(planner.plan(problem))
+            outcomes.append(_checked(planner.plan(problem)))
     except KeyboardInterrupt:
         status = "interrupted"
     return Comparison(problem, status, optimum, tuple(outcomes))
 
 
-def _chosen(known: dict[str, Planner], names: Sequence[str] | None) -> list[Planner]:
-    """Return the planners of some names, in their order."""
+def _chosen(known: dict[str, Planner], names: Sequence[str | Planner] | None) -> list[Planner]:
+    """Return the planners of some names, and those that are given, in their order."""
     if names is None:
         return list(known.values())
-    for name in names:
-        if name not in known:
+    chosen = []
+    for each in names:
+        if isinstance(each, str) and each not in known:
             raise InstanceError(
-                f"planners: found {name!r}, the planners are {', '.join(known)}: correct it"
+                f"planners: found {each!r}, the planners are {', '.join(known)}: correct it"
             )
-        if list(names).count(name) > 1:
-            raise InstanceError(f"planners: found {name!r} twice, once is allowed: remove one")
-    return [known[name] for name in names]
+        chosen.append(known[each] if isinstance(each, str) else each)
+    for planner in chosen:
+        if planner.name == SOLVE or [other.name for other in chosen].count(planner.name) > 1:
+            raise InstanceError(
+                f"planners: found {planner.name!r} twice, once is allowed: remove one, or give it "
+                "another name"
+            )
+    return chosen
+
+
+def _checked(outcome: Outcome) -> Outcome:
+    """Return an outcome with the plan evaluated and checked anew; without it if it is illegal."""
+    if outcome.plan is None:
+        return outcome
+    verified = verify_pipeline(outcome.plan)
+    if verified.violations:
+        reason = f"its plan is illegal: {verified.violations[0]}"
+        return replace(outcome, plan=None, evaluation=None, reason=reason)
+    return replace(outcome, evaluation=verified.evaluation)
 
 
 def diff(

@@ -1,6 +1,7 @@
 """`nest-opt compare`: planners beside the optimum, and what makes the difference."""
 
 import io
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from nest_opt import InstanceError, compare, comparison, solve
 from nest_opt.cli.compare_command import PLANNER_NAMES
 from nest_opt.cli.progress import ComparisonProgress
 from nest_opt.improvement.terms import TERMS
-from nest_opt.planners import ManualPlanner, planners
+from nest_opt.planners import ManualPlanner, Outcome, planners
 from nest_opt.problem import Problem
 from nest_opt.problem.files import read_problem
 
@@ -223,6 +224,40 @@ def test_a_bar_tells_whose_turn_it_is() -> None:
             progress.planner(name)
     assert "planner mcmc" in stream.getvalue()
     assert "1/2" in stream.getvalue()
+
+
+@dataclass(frozen=True)
+class Liar:
+    """A planner of one's own, whose plans say of themselves what they are told to."""
+
+    pitch: int
+    name: str = "liar"
+
+    def plan(self, problem: Problem) -> Outcome:
+        """Return the plan of `manual` with a pitch."""
+        found = ManualPlanner().plan(problem)
+        assert found.plan is not None
+        plan = found.plan.model_copy(update={"pitch": self.pitch, "objective": None})
+        return replace(found, planner=self.name, plan=plan)
+
+
+def test_planners_of_ones_own_are_checked() -> None:
+    """A legal plan is evaluated anew, an illegal one is none, and a name stands once."""
+    problem = read_problem(SPREAD)
+    plan = ManualPlanner().plan(problem).plan
+    assert plan is not None
+    assert plan.pitch is not None
+    found = compare(problem, ["manual", Liar(plan.pitch)])
+    values = [row.evaluation.value_ps for row in found.outcomes if row.evaluation]
+    assert len(values) == 2
+    assert values[0] == values[1]
+    (illegal,) = compare(problem, [Liar(1)]).outcomes
+    assert (illegal.plan, illegal.evaluation) == (None, None)
+    assert illegal.reason is not None
+    assert illegal.reason.startswith("its plan is illegal: devices")
+    for name in ("solve", "manual"):
+        with pytest.raises(InstanceError, match=f"planners: found '{name}' twice"):
+            compare(problem, ["manual", Liar(1, name)])
 
 
 def test_a_derived_problem() -> None:
