@@ -1024,10 +1024,8 @@ def comparable(text: str) -> object:
         data.pop("wall_s", None)
         return data
     # A row of `compare` ends in its planner's seconds.
-    text = re.sub(
-        r"^( (?:solve|manual|mcmc|phaze|alpa|random) .*) [\d.]+ s$", r"\1 ? s", text, flags=re.M
-    )
-    lines = re.sub(r" +\? s$", " ? s", text, flags=re.M).rstrip("\n").splitlines()
+    rows = r"^( (?:solve|manual|mcmc|phaze|alpa|random) .*?) +[\d.]+ s$"
+    lines = re.sub(rows, r"\1 ? s", text, flags=re.MULTILINE).rstrip("\n").splitlines()
     told = ("pruned", "beside the optimum's", "search     ", "checked    ")
     return [
         re.sub(r"\d[\d.,e-]*", "?", line) if any(word in line for word in told) else line

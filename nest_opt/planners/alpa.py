@@ -114,7 +114,8 @@ def _solved(trials: Trials, degrees: Degrees, stages: int) -> _Open | None:
     # `grad_acc_num_micro_batches`).
     sync = sync_times(trials, degrees, trials.costs.network.level((0, size - 1))) // rounds
     times = [
-        np.minimum(believed.of_stage(place) + sync, INFINITE) for place in range(1, stages + 1)
+        np.minimum(believed.of_stage(place, stages) + sync, INFINITE)
+        for place in range(1, stages + 1)
     ]
     best: _Open | None = None
     limit = INFINITE - 1

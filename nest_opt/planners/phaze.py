@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nest_opt.cost.schedule import in_flight
 from nest_opt.planners.memory import Array
 from nest_opt.planners.protocol import Outcome
 from nest_opt.planners.stage_times import INFINITE, StageTimes, sync_times
@@ -92,7 +93,8 @@ def _candidates(trials: Trials) -> Iterator[_Candidate]:
             continue
         rounds = trials.rounds(degrees)
         # What is in flight, and what is sharded, may depend on d.
-        key = (degrees.pair, min(rounds, trials.layers), degrees.zero and degrees.replicas)
+        flight = in_flight(degrees.schedule, 0, trials.layers, rounds)
+        key = (degrees.pair, flight, degrees.replicas if degrees.zero else None)
         if key not in known:
             times = StageTimes(trials, degrees, level)
             known[key] = _bottlenecks(times, trials.most_stages(degrees))

@@ -44,12 +44,15 @@ class StageTimes:
     degrees: Degrees
     hop_level: int | None
 
-    def of_stage(self, place_from_end: int) -> Array:
-        """Return the times as s-th stage from the end: under 1F1B S does not matter.
+    def of_stage(self, place_from_end: int, stages: int | None = None) -> Array:
+        """Return the times as s-th stage from the end, of S if that is known.
 
-        Each run has the mode of least time that fits; INFINITE is none.
+        Each run has the mode of least time that fits; INFINITE is none. Under
+        1F1B and GPipe S does not matter.
         """
-        return self._fitting(in_flight(self.degrees.schedule, 0, place_from_end, self._rounds))
+        count = stages or place_from_end
+        stage = count - place_from_end
+        return self._fitting(in_flight(self.degrees.schedule, stage, count, self._rounds))
 
     @property
     def _rounds(self) -> int:
