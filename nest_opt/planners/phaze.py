@@ -1,10 +1,10 @@
 """`phaze`: a dynamic program that knows one bandwidth.
 
 Source: Wang, Tarnawski, Phanishayee and Mahajan 2024, "Integrated Hardware
-Architecture and Device Placement Search" (ICML), the placement half: for each
-tensor degree the least bottleneck of s stages by an interval DP from the last
-stage on, then the best of all d and S for (m + S - 1) max F plus the
-all-reduce of the first stage.
+Architecture and Device Placement Search" (ICML, arXiv:2407.13143), the
+placement half: for each tensor degree the least bottleneck of s stages by an
+interval DP from the last stage on, then the best of all d and S for
+(m + S - 1) max F plus the all-reduce of the first stage.
 """
 
 from collections.abc import Iterator
