@@ -1,4 +1,4 @@
-"""Bounds of the free family: no plan is below them, and a second program repeats their proofs."""
+"""Bounds of the free family: no plan is below them, and the checker repeats their proofs."""
 
 import json
 import random
@@ -12,7 +12,6 @@ from free_brute_force import GroupKey, free_brute_force
 from free_instances import free_data
 from free_zero_instances import free_zero_problem
 from random_schedule_problems import random_schedule_data
-from runs_reference import runs
 from schedule_instances import scheduled_free_problem
 from tied_instances import tied_free_data
 
@@ -171,7 +170,7 @@ def test_the_aligned_optimum_is_best_of_all_where_the_bound_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_second_program_repeats_every_proof(name: str) -> None:
+def test_the_checker_repeats_every_proof(name: str) -> None:
     """Proofs of the bound hold there; one more is not proved, and the old proofs fail there."""
     repeated = refused = 0
     for told, problem in problems(name, range(200, 210)):
@@ -201,7 +200,7 @@ def test_a_second_program_repeats_every_proof(name: str) -> None:
 def _repeats(
     costs: Costs, group: Group, level: int, sync_ps: tuple[int, ...], target_ps: int
 ) -> bool:
-    """Whether the second program proves that a group has no plan below a target."""
+    """Whether the checker proves that a group has no plan below a target."""
     table = json.loads(json.dumps(table_to_json(costs.table)))
     space = Space(to_json_data(costs.problem), table, "free")
     z = group.zero
@@ -212,7 +211,7 @@ def _repeats(
         group.replicas,
         group.stages,
     )
-    return runs(Proofs(space, Table(table, space), target_ps), checked, level, sync_ps)
+    return Proofs(space, Table(table, space), target_ps).runs(checked, level, sync_ps)
 
 
 def test_interleaved_groups_have_the_bound_of_the_least_levels() -> None:

@@ -61,10 +61,11 @@ Steps = tuple[int, int, int]
 # What decides the costs of a stage: levels of groups and hops, stashes in flight, layers that it
 # must hold, levels of copies, and E of (66).
 Stage = tuple[frozenset[Levels], int, frozenset[int], frozenset[Levels], int]
-# Intervals of layers; those that start at a layer: (last + 1, load, fill, Z); these by first layer.
+# Intervals of layers; those that start at a layer: (last + 1, load, fill, Z).
 Intervals = Sequence[tuple[int, int]]
 Row = list[tuple[int, int, int, int]]
-Rows = dict[int, Row]
+# Of the hop before a stage: far, or near from a torn block; else places that are taken of a node.
+FAR, TORN = -2, -1
 
 
 class RefusedError(Exception):
@@ -92,6 +93,17 @@ class Group(NamedTuple):
     zero: int
     replicas: int
     stages: int
+
+
+class Program(NamedTuple):
+    """What each stage may be, by the state before it, and the states at both ends.
+
+    A state begins with the first layer; of each there are (state after, load, fill, Z).
+    """
+
+    chain: Sequence[dict[Any, Any]]
+    start: Any
+    end: Any
 
 
 def need(fact: bool, what: str) -> None:
@@ -715,6 +727,8 @@ class Proofs:
             return self.sum(group) if proof == "sum" else self.room(group)
         if proof == "thresholds" and not many:
             return self.thresholds(group, steps, entry["sync_ps"])
+        if proof == "runs" and not many:
+            return self.runs(group, entry["level"], entry["sync_ps"])
         need(proof == "chunks" and many, f"found a proof {proof!r:.40}")
         return self.chunks(group, steps)
 
@@ -815,7 +829,7 @@ class Proofs:
         sync = max(0, sync - costs.backward[own[0][0]]) if hides else sync
         return weigh.rounds * time + weigh.fills * fill, weigh.total * fill, sync
 
-    def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Rows]:
+    def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Any]:
         """Return the intervals that each stage may be, if the layers before it are shared out."""
         n, (_, weigh), size = self.table.layers, self.of(group), 0
         most = most_load // weigh.of_time if weigh.of_time else ENDLESS
@@ -863,7 +877,15 @@ class Proofs:
         return row
 
     def thresholds(self, group: Group, steps: Steps | None, sync_ps: Sequence[int]) -> bool:
-        """Whether an exact dynamic program finds nothing below L, max Z slab by slab.
+        """Whether an exact dynamic program over intervals of layers finds nothing below L."""
+        stages, fills = self.stages(group, steps), self.fills(group)
+        if stages is None or fills >= self.least:
+            return True
+        chain = self.chain(group, stages, self.least - 1 - fills)
+        return self._slabs(group, Program(chain, 0, self.table.layers), sync_ps)
+
+    def _slabs(self, group: Group, program: Program, sync_ps: Sequence[int]) -> bool:
+        """Whether a program finds nothing below L, max Z slab by slab.
 
         In the slab below < max Z <= x the rest of the objective must be at least C, L - below - 1.
         With loads of at most T it is at least the least sum s of fills; so only loads of at most
@@ -871,24 +893,21 @@ class Proofs:
         """
         self.spend(len(sync_ps))
         need(all(map(int.__gt__, sync_ps, [*sync_ps[1:], -1])), "sync_ps: not falling, or below 0")
-        stages, fills = self.stages(group, steps), self.fills(group)
-        if stages is None or fills >= self.least:
-            return True
-        chain = self.chain(group, stages, self.least - 1 - fills)
+        fills = self.fills(group)
         for most, below in zip([ENDLESS, *sync_ps], [*sync_ps, -1], strict=True):
             aim = self.least - 1 - below
             load = aim - 1 - fills
             while load >= 0:
-                least = self.least_sum(chain, load, most)
+                least = self.least_sum(program, load, most)
                 if aim - 1 - least >= load:
                     return False
                 load = aim - 1 - least
         return True
 
-    def least_sum(self, chain: Sequence[Rows], most_load: int, most_sync: int) -> int:
+    def least_sum(self, program: Program, most_load: int, most_sync: int) -> int:
         """Return the least sum of fills with loads and Z up to these; `ENDLESS` if none are."""
-        after = {self.table.layers: 0}
-        for rows in reversed(chain):
+        after = {program.end: 0}
+        for rows in reversed(program.chain):
             self.spend(sum(map(len, rows.values())) + 16 * len(rows))
             before = {}
             for low, row in rows.items():
@@ -899,7 +918,82 @@ class Proofs:
                 ]
                 before[low] = min(sums, default=ENDLESS)
             after = before
-        return min(after[0], ENDLESS)
+        return min(after[program.start], ENDLESS)
+
+    def runs(self, group: Group, level: int, sync_ps: Sequence[int]) -> bool:
+        """Whether no replica can have its stages near enough to be below L, in the free family.
+
+        A node is a group of the network below `level`, and what is inside one is near. A block
+        takes one place of its node, all of `together` if the stage's copies are near too; near
+        hops join blocks of one node, or torn ones, which are in several: `docs/bounds.md`.
+        """
+        need(self.space.family == "free", "evidence: runs are for the free family")
+        programs = self.run_programs(group, level)
+        return all(self._slabs(group, program, sync_ps) for program in programs)
+
+    def run_programs(self, group: Group, level: int) -> list[Program]:
+        """Return programs, of which one has every plan of a group: by how its ends are near."""
+        space, s, (costs, _) = self.space, group.stages, self.of(group)
+        whole([level], 1, len(space.sizes) - 1)
+        stages, ends = self.stages(group, None), space.least(group)[2]
+        if stages is None or self.fills(group) >= self.least:
+            return []
+        room = space.sizes[level - 1] // prod(space.pairs[group.pair][1][:3])
+        near, far = (costs.exchange_ps(s, at) for at in (ends, max(level, ends)))
+        if far == near or s <= room:
+            return [self._run_program(group, level, stages, FAR, near)]
+        # Both ends far; or near, torn or in a node where the first run leaves so many places.
+        joined = [TORN, *range(1, room)]
+        found = [self._run_program(group, level, stages, at, near) for at in joined]
+        return [self._run_program(group, level, stages, FAR, far), *found]
+
+    def _run_program(
+        self, group: Group, level: int, stages: Sequence[Stage], joined: int, exchange: int
+    ) -> Program:
+        """Return the stages that may follow each other, states being (first layer, places taken).
+
+        The first stage has `joined` for a state, as if the last one were before it.
+        """
+        space, n, (_, weigh) = self.space, self.table.layers, self.of(group)
+        (*inside, hop), copies, _ = space.least(group)
+        k, d, h = space.pairs[group.pair][1], group.replicas, space.zeros[group.zero][2]
+        room, together = space.sizes[level - 1] // prod(k[:3]), d if h == 1 else min(h, d // h)
+        apart = tuple(max(level, at) for at in copies)
+        # How a block lies: places that it takes, levels of its groups, and of its copies.
+        lies = [(1, inside, apart)] * (together > 1) + [(together, inside, copies)]
+        for kind in (kind for kind in range(3) if k[kind] > 1):
+            torn = [max(level, at) if place == kind else at for place, at in enumerate(inside)]
+            lies += [(0, torn, copies)] * (torn[0] <= space.tp_level)
+        most = (self.least - 1 - self.fills(group)) // weigh.of_time if weigh.of_time else ENDLESS
+        found, states, size = [], {(0, joined)}, 0
+        for i, (_, flight, held, *_) in enumerate(stages):
+            left, rows = len(stages) - 1 - i, dict[Any, Any]()
+            extra = exchange if i == 0 or not left else 0
+            for low, taken in states:
+                rows[low, taken] = row = []
+                into = -1 if i == 0 else max(level, hop) if taken == FAR else hop
+                for places, own, levels in lies:
+                    now = max(taken, 0) + places if places else TORN
+                    if now > room or (taken != FAR and (taken == TORN) != (now == TORN)):
+                        continue
+                    outs = [(FAR, max(level, hop))] * (max(level, hop) <= space.hop_level)
+                    outs += [(now, hop)] * (now < room)
+                    if not left:
+                        meets = joined == FAR or (now == TORN == joined) or 0 < now <= joined
+                        outs = [(joined, -1)] * meets
+                    for after, out in outs:
+                        at = frozenset({(*own, into, out)})
+                        stage = (at, flight, held, frozenset({levels}), extra)
+                        of = (group.pair, group.zero, group.replicas)
+                        for high, *costs in self.starting(of, weigh, stage, most)(low):
+                            if high <= n - left if left else high == n:
+                                row.append(((high, after), *costs))
+                size += len(row)
+                self.spend(len(row))
+                need(size <= MOST_INTERVALS, f"more than {MOST_INTERVALS} intervals in one program")
+            states = {to for row in rows.values() for to, *_ in row}
+            found.append(rows)
+        return Program(found, (0, joined), (n, joined))
 
     def chunks(self, group: Group, steps: Steps | None) -> bool:
         """Whether every way to cut into equal chunks (70) is at least L."""

@@ -25,11 +25,14 @@ class FreeBound:
         A group that has no better bound; None if the bound is the value that was given.
     relaxed
         Groups that were relaxed to runs: for all others a cheaper bound was enough.
+    complete
+        Whether nothing ended the search early: a bound it is all the same.
     """
 
     bound_ps: int | None
     group: Group | None
     relaxed: int
+    complete: bool
 
 
 @dataclass(frozen=True)
@@ -71,19 +74,24 @@ def free_bound(
         The value of a plan of the family, which no bound exceeds; None if none is known.
     progress
         Called with (groups done, groups, bound so far in ps or None).
+
+    A KeyboardInterrupt ends the search with what it has.
     """
     best, holder, relaxed = NO_LIMIT if value_ps is None else value_ps, None, 0
-    queue = GroupQueue(source, with_dominated=False)
-    queue.fill()
-    while (group := queue.next(best - 1)) is not None:
-        if progress:
-            progress(queue.done, queue.total, None if best == NO_LIMIT else best)
-        found = group_bound_ps(source, group, best - 1)
-        relaxed += not group.schedule.is_interleaved
-        if found is not None:
-            best, holder = found, replace(group, bound_ps=found)
-        queue.finish()
-    return FreeBound(None if best == NO_LIMIT else best, holder, relaxed)
+    queue, complete = GroupQueue(source, with_dominated=False), True
+    try:
+        queue.fill()
+        while (group := queue.next(best - 1)) is not None:
+            if progress:
+                progress(queue.done, queue.total, None if best == NO_LIMIT else best)
+            found = group_bound_ps(source, group, best - 1)
+            relaxed += not group.schedule.is_interleaved
+            if found is not None:
+                best, holder = found, replace(group, bound_ps=found)
+            queue.finish()
+    except KeyboardInterrupt:
+        complete, best = False, min(best, queue.bound_ps())
+    return FreeBound(None if best == NO_LIMIT else best, holder, relaxed, complete)
 
 
 def group_bound_ps(source: FreeSource, group: Group, limit: int = NO_LIMIT) -> int | None:
