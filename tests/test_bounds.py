@@ -66,7 +66,7 @@ def interrupt(_: SearchProgress, done: int, total: int, best_ps: int | None) -> 
 
 @pytest.mark.parametrize("path", [HOPS, INFEASIBLE, TINY / "dp-inner-wins.json"])
 def test_bounds_are_what_the_searches_prove(path: Path) -> None:
-    """Aligned it is the value of `solve`, free at most that of `exact`; None if there is no plan."""
+    """Aligned it is the value of `solve`, free at most that of `exact`; None: there is no plan."""
     problem = read_problem(path)
     solved, programs = solve(problem), exact(problem, family="free")
     aligned, free = bound(problem), bound(problem, family="free")
