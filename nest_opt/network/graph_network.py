@@ -1,0 +1,86 @@
+"""A network that is a graph: transfers take the routes of a router and share its links."""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from nest_opt.errors import InstanceError
+from nest_opt.network.connectivity import check_connected
+from nest_opt.network.flows import Flow, flow_seconds, loads
+from nest_opt.network.graph import LinkGraph
+from nest_opt.network.routing import STAY, Metric, Route, Router
+
+MAX_REMEMBERED = 2**18
+
+
+class GraphNetwork:
+    """Transfers between the devices of a graph.
+
+    Parameters
+    ----------
+    graph
+        The graph; every device must have a route to every other.
+    metric, sharing
+        See `Router`.
+
+    Raises
+    ------
+    InstanceError
+        If a device has no route to another; the message names them.
+    """
+
+    def __init__(self, graph: LinkGraph, metric: Metric = "latency", sharing: bool = False) -> None:
+        check_connected(graph)
+        self.graph = graph
+        self.router = Router(graph, metric, sharing)
+        self._known: dict[tuple[int, int], Route] = {}
+
+    @property
+    def device_count(self) -> int:
+        """Devices are numbered 0 to one less."""
+        return self.graph.device_count
+
+    def route(self, source: int, target: int) -> Route:
+        """Return the route between two devices; it is remembered."""
+        self._check(source, target)
+        if source == target:
+            return STAY
+        found = self._known.get((source, target))
+        if found is None:
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            found = self._known[source, target] = self.router.route(source, target)
+        return found
+
+    def transfer_s(self, source: int, target: int, size_bytes: Fraction | int) -> Fraction:
+        """Return the seconds of one transfer while nothing else is under way.
+
+        Latency of the route plus bytes over its rate: links pass bytes on as
+        they arrive (cut-through), so bandwidths do not add up.
+        """
+        route = self.route(source, target)
+        return Fraction(0) if route.rate is None else route.latency_s + size_bytes / route.rate
+
+    def concurrent_s(self, flows: Iterable[Flow]) -> Fraction:
+        """Return the seconds until the last of several transfers begun at once is over.
+
+        At the best constant rates; see `flow_seconds`.
+        """
+        return max(self.flow_times_s(tuple(flows)), default=Fraction(0))
+
+    def flow_times_s(self, flows: Sequence[Flow]) -> list[Fraction]:
+        """Return the seconds of each of several transfers begun at once."""
+        routed = [(flow, self.route(flow.source, flow.target)) for flow in flows]
+        load = loads(routed)
+        return [flow_seconds(self.graph, flow, route, load) for flow, route in routed]
+
+    def link_loads(self, flows: Iterable[Flow]) -> dict[int, Fraction]:
+        """Return the bytes that flows put on every link that they use."""
+        return loads((flow, self.route(flow.source, flow.target)) for flow in flows)
+
+    def _check(self, *devices: int) -> None:
+        for device in devices:
+            if not 0 <= device < self.device_count:
+                raise InstanceError(
+                    f"network: found device number {device}, 0 to {self.device_count - 1} are "
+                    "allowed: correct it"
+                )
