@@ -57,13 +57,15 @@ class PairTable:
         A site of one device has 0 on the diagonal.
         """
         unit = self.graph.latency_unit
-        values, places = np.unique(self.latency, return_inverse=True)
-        waits = np.array([round(Fraction(int(v), unit) * _PS_PER_S) for v in values], np.int64)
         moves = np.array(
             [round(size_bytes / bandwidth * _PS_PER_S) for bandwidth in self.graph.bandwidths],
             np.int64,
         )
-        times: Array = waits[places.reshape(self.latency.shape)] + moves[self.width]
+        times: Array = moves[self.width]
+        for row, latencies in zip(times, self.latency, strict=True):
+            values, places = np.unique(latencies, return_inverse=True)
+            waits = [round(Fraction(int(value), unit) * _PS_PER_S) for value in values]
+            row += np.array(waits, np.int64)[places]
         times[np.diag_indices_from(times)] *= self.site_sizes > 1
         return np.maximum(times, times.T)
 
@@ -92,6 +94,8 @@ def pair_table(graph: LinkGraph, metric: Metric = "latency") -> PairTable:
             up, down = graph.out_links[devices[0]][0], graph.in_links[devices[1]][0]
             latency[site, site] = graph.latencies[up] + graph.latencies[down]
             width[site, site] = min(graph.widths[up], graph.widths[down])
+        else:
+            width[site, site] = 0
     return PairTable(graph, site_of, latency, width)
 
 
