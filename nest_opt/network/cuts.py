@@ -120,9 +120,7 @@ def _bound(
 ) -> CutBound:
     drawn = _by_flow if max_flow else _by_moves
     side = drawn(graph, senders, receivers)
-    crossing = [
-        link for link in graph.links if link.source in side and link.target not in side
-    ]
+    crossing = [link for link in graph.links if link.source in side and link.target not in side]
     capacity = sum((link.capacity for link in crossing), Fraction(0))
     if not crossing:
         raise InstanceError(
@@ -134,9 +132,7 @@ def _bound(
     return CutBound(latency + needed / capacity, frozenset(side), capacity)
 
 
-def _by_moves(
-    graph: LinkGraph, senders: frozenset[int], receivers: frozenset[int]
-) -> set[int]:
+def _by_moves(graph: LinkGraph, senders: frozenset[int], receivers: frozenset[int]) -> set[int]:
     """Move vertices to the side of the senders while the capacity out of it falls."""
     side = set(senders)
     links = graph.links
@@ -158,9 +154,7 @@ def _by_moves(
     return side
 
 
-def _by_flow(
-    graph: LinkGraph, senders: frozenset[int], receivers: frozenset[int]
-) -> set[int]:
+def _by_flow(graph: LinkGraph, senders: frozenset[int], receivers: frozenset[int]) -> set[int]:
     """Return the side of the senders in a cut of least capacity."""
     import networkx as nx
 

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from itertools import pairwise, permutations
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -158,11 +158,17 @@ def _worst_of_table(table: PairTable, order: Sequence[int], size: int) -> Worst:
 def _worst_routed(network: GraphNetwork, order: Sequence[int], size: int) -> Worst:
     _check_routed(network)
     routes = [
-        network.route(*pair) for group in _groups(order, size) for pair in permutations(group, 2)
+        route
+        for group in _groups(order, size)
+        for source in group
+        for route in network.routes(source, group)
+        if route.rate is not None
     ]
     return Worst(
         max((route.latency_s for route in routes), default=Fraction(0)),
-        min((route.rate for route in routes if route.rate), default=Fraction(MAX_BYTES)),
+        min(
+            (route.rate for route in routes if route.rate is not None), default=Fraction(MAX_BYTES)
+        ),
     )
 
 
@@ -203,11 +209,12 @@ def _any_rate(network: GraphNetwork, order: Sequence[int], size: int) -> Fractio
     sending: dict[int, dict[int, Fraction]] = {}
     receiving: dict[int, dict[int, Fraction]] = {}
     for group in _groups(order, size):
-        for source, target in permutations(group, 2):
-            for number, share in network.route(source, target).shares:
-                for ends, device in ((sending, source), (receiving, target)):
-                    known = ends.setdefault(number, {})
-                    known[device] = max(share, known.get(device, share))
+        for source in group:
+            for target, route in zip(group, network.routes(source, group), strict=True):
+                for number, share in route.shares:
+                    for ends, device in ((sending, source), (receiving, target)):
+                        known = ends.setdefault(number, {})
+                        known[device] = max(share, known.get(device, share))
     return min(
         (
             network.graph.links[number].capacity

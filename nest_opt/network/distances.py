@@ -8,6 +8,7 @@ Devices that hang on one switch by equal links are one site: between sites
 their routes differ in nothing that counts here.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -126,6 +127,7 @@ class _Sweep:
         # Largest sum of costs that could come up, twice so that it can be added to.
         most = max(self.costs, default=0) * graph.vertex_count
         self.kind: Any = np.int64 if most < 2**61 else object
+        self.one_width = len(graph.bandwidths) == 1
         self.never = max(2**62, 2 * most) if self.kind is object else 2**62
 
     def run(self) -> tuple[Array, Array]:
@@ -179,27 +181,32 @@ class _Sweep:
                 if label < (cost[row, column], -width[row, column]):
                     cost[row, column], width[row, column] = link_cost, link_width
                 dirty.add(target)
-        one_width = len(graph.bandwidths) == 1
+        downwards = False
         while dirty:
-            for vertex in sorted(dirty, reverse=len(dirty) % 2 == 1):
+            for vertex in sorted(dirty, reverse=downwards):
                 dirty.discard(vertex)
-                if not graph.forwards(vertex):
-                    continue
-                here, here_width = cost[self.row[vertex]], width[self.row[vertex]]
-                for row, link_cost, link_width, target in links[vertex]:
-                    reached = here + link_cost
-                    better = reached < cost[row]
-                    if not one_width:
-                        through = np.minimum(here_width, link_width)
-                        better |= (reached == cost[row]) & (through > width[row])
-                        if better.any():
-                            width[row, better] = through[better]
-                    if better.any():
-                        cost[row, better] = reached[better]
-                        dirty.add(target)
+                if graph.forwards(vertex):
+                    dirty.update(self._relax(cost, width, vertex, links[vertex]))
+            downwards = not downwards
         rows = [self.row[source] for source in self.sources]
         found = width[rows].T
-        return cost[rows].T, np.zeros_like(found) if one_width else found
+        return cost[rows].T, np.zeros_like(found) if self.one_width else found
+
+    def _relax(
+        self, cost: Array, width: Array, vertex: int, links: list[tuple[int, int, int, int]]
+    ) -> Iterator[int]:
+        """Better the labels behind the links of a vertex; yield those vertices that change."""
+        here, here_width = cost[self.row[vertex]], width[self.row[vertex]]
+        for row, link_cost, link_width, target in links:
+            reached = here + link_cost
+            better = reached < cost[row]
+            if not self.one_width:
+                through = np.minimum(here_width, link_width)
+                better |= (reached == cost[row]) & (through > width[row])
+                width[row, better] = through[better]
+            if better.any():
+                cost[row, better] = reached[better]
+                yield target
 
     def _widest(self) -> Array:
         """Return (S, S) the greatest width of any path."""

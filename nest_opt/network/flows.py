@@ -60,8 +60,6 @@ def flow_seconds(
     )
 
 
-def crossings(
-    groups: Mapping[int, int] | Sequence[int], flows: Iterable[Flow]
-) -> int:
+def crossings(groups: Mapping[int, int] | Sequence[int], flows: Iterable[Flow]) -> int:
     """Return how many flows lead from one group to another; `groups` gives a device's group."""
     return sum(groups[flow.source] != groups[flow.target] for flow in flows)

@@ -1,6 +1,6 @@
 """A network that is a graph: transfers take the routes of a router and share its links."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 
 from nest_opt.errors import InstanceError
@@ -41,15 +41,21 @@ class GraphNetwork:
 
     def route(self, source: int, target: int) -> Route:
         """Return the route between two devices; it is remembered."""
-        self._check(source, target)
-        if source == target:
-            return STAY
-        found = self._known.get((source, target))
-        if found is None:
-            if len(self._known) >= MAX_REMEMBERED:
+        return self.routes(source, (target,))[0]
+
+    def routes(self, source: int, targets: Collection[int]) -> list[Route]:
+        """Return the routes to several devices, found by one search where they are not known."""
+        self._check(source, *targets)
+        unknown = [
+            target for target in targets if target != source and (source, target) not in self._known
+        ]
+        if unknown:
+            if len(self._known) + len(unknown) > MAX_REMEMBERED:
                 self._known.clear()
-            found = self._known[source, target] = self.router.route(source, target)
-        return found
+                unknown = [target for target in targets if target != source]
+            for target, route in self.router.routes(source, unknown).items():
+                self._known[source, target] = route
+        return [STAY if target == source else self._known[source, target] for target in targets]
 
     def transfer_s(self, source: int, target: int, size_bytes: Fraction | int) -> Fraction:
         """Return the seconds of one transfer while nothing else is under way.

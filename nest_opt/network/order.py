@@ -90,7 +90,7 @@ def device_order(
     chosen = natural_sizes(table, times) if sizes is None else tuple(sizes)
     _check_sizes(chosen, graph.device_count)
     # Sums over all pairs must stay in int64.
-    scale = 1 + 4 * int(times.max()) * graph.device_count ** 2 // 2**62
+    scale = 1 + 4 * int(times.max()) * graph.device_count**2 // 2**62
     near = _by_device(table, times // scale, chosen)
     starts = [_grown(near, chosen, dense_first) for dense_first in (True, False)]
     best = min(starts, key=lambda order: _spread(near, order, chosen))
@@ -178,7 +178,7 @@ def natural_sizes(table: PairTable, times: Array) -> tuple[int, ...]:
     devices = table.graph.device_count
     sizes: list[int] = []
     for counts, loose in parts:
-        least, *others = sorted(counts)
+        others = sorted(counts)[1:]
         group = others[-1] if others and len(set(others)) == 1 else gcd(*counts)
         inside = sizes[-1] if sizes else 1
         if group % inside or group <= inside:

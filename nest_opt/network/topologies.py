@@ -75,7 +75,8 @@ def graph_of_networkx(graph: "Graph[Any]", devices_forward: bool = False) -> Lin
         If an attribute is missing or out of range, or two names are the same
         text.
     """
-    devices, switches = [], []
+    devices: list[str] = []
+    switches: list[str] = []
     for node, attributes in graph.nodes(data=True):
         kind = attributes.get("kind", "device")
         if kind not in ("device", "switch"):
@@ -210,7 +211,9 @@ def dragonfly(
         f"{group}-{router}-{device}"
         for group, router, device in product(range(groups), range(routers), range(devices))
     ]
-    names += [f"router-{group}-{router}" for group, router in product(range(groups), range(routers))]
+    names += [
+        f"router-{group}-{router}" for group, router in product(range(groups), range(routers))
+    ]
     return LinkGraph(tuple(names), count, tuple(links))
 
 
@@ -271,9 +274,7 @@ class _Tree:
                 f"oversubscription: found {len(ratios)} numbers, {len(spec.levels)} are needed "
                 "(one a level): correct it"
             )
-        self.ratios = [
-            exact(ratio, "oversubscription", least=1, most=10**6) for ratio in ratios
-        ]
+        self.ratios = [exact(ratio, "oversubscription", least=1, most=10**6) for ratio in ratios]
         self.rails = rails_per_node
         self.devices_forward = devices_forward
         self.sizes = [level.size for level in spec.levels]
@@ -326,9 +327,7 @@ class _Tree:
         capacity = bandwidth * devices / self.ratios[level]
         inner = level - 1 if level and not (level == 1 and self.rails > 1) else None
         before = Fraction(0) if inner is None else Fraction(self.spec.levels[inner].latency_s)
-        return LinkKind(
-            min(bandwidth, capacity), (Fraction(spec.latency_s) - before) / 2, capacity
-        )
+        return LinkKind(min(bandwidth, capacity), (Fraction(spec.latency_s) - before) / 2, capacity)
 
 
 def _check_rails(spec: HierarchicalSpec, rails_per_node: int) -> None:
@@ -351,4 +350,3 @@ def _check_size(what: str, sizes: Sequence[int]) -> None:
             f"{what}: found {prod(sizes):,} devices (the product of {list(sizes)}), at most "
             f"{MAX_GRAPH_DEVICES:,} are allowed: lower a size"
         )
-
