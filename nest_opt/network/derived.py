@@ -95,7 +95,7 @@ def derived_hierarchy(
     rates = [found.rate for found in worst]
     if traffic == "rings":
         rates = [
-            min(rate, *_ring_rates(network, order, bounds[: level + 1]))
+            min((rate, *_ring_rates(network, order, bounds[: level + 1])))
             for level, rate in enumerate(rates)
         ]
     elif traffic == "any" and len(order) > 1:

@@ -55,17 +55,17 @@ class PairTable:
     def times_ps(self, size_bytes: int) -> Array:
         """Return (S, S) int64 picoseconds of a transfer alone, rounded, the slower way of the two.
 
-        A site of one device has 0 on the diagonal.
+        Latency and bytes count at most 2^61 each. A site of one device has 0
+        on the diagonal.
         """
         unit = self.graph.latency_unit
         moves = np.array(
-            [round(size_bytes / bandwidth * _PS_PER_S) for bandwidth in self.graph.bandwidths],
-            np.int64,
+            [_ps(size_bytes / bandwidth) for bandwidth in self.graph.bandwidths], np.int64
         )
         times: Array = moves[self.width]
         for row, latencies in zip(times, self.latency, strict=True):
             values, places = np.unique(latencies, return_inverse=True)
-            waits = [round(Fraction(int(value), unit) * _PS_PER_S) for value in values]
+            waits = [_ps(Fraction(int(value), unit)) for value in values]
             row += np.array(waits, np.int64)[places]
         times[np.diag_indices_from(times)] *= self.site_sizes > 1
         return np.maximum(times, times.T)
@@ -98,6 +98,10 @@ def pair_table(graph: LinkGraph, metric: Metric = "latency") -> PairTable:
         else:
             width[site, site] = 0
     return PairTable(graph, site_of, latency, width)
+
+
+def _ps(seconds: Fraction) -> int:
+    return min(round(seconds * _PS_PER_S), 2**61)
 
 
 def _sites(graph: LinkGraph) -> list[list[int]]:
