@@ -35,28 +35,31 @@ class Edge:
 
 
 def graph_of_edges(
-    devices: Sequence[str], edges: Iterable[Edge], devices_forward: bool = False
+    devices: Sequence[str],
+    edges: Iterable[Edge],
+    devices_forward: bool = False,
+    switches: Sequence[str] = (),
 ) -> LinkGraph:
     """Build the graph of named edges; vertices that are not devices are switches.
 
+    Those of `switches` are numbered first, and are there without an edge too.
     Several edges between the same two vertices are several cables: one
     transfer takes one of them, or with sharing all that tie.
     """
-    names = dict.fromkeys(devices)
-    edges = tuple(edges)
-    for edge in edges:
-        names.setdefault(edge.source)
-        names.setdefault(edge.target)
+    # A name that is given twice is refused by the graph.
+    names = [*devices, *switches]
     numbers = {name: number for number, name in enumerate(names)}
     links: list[Link] = []
     for edge in edges:
+        for name in (edge.source, edge.target):
+            if name not in numbers:
+                numbers[name] = len(names)
+                names.append(name)
         ends = numbers[edge.source], numbers[edge.target]
         links.append(edge.kind.link(*ends))
         if edge.both_ways:
             links.append(edge.kind.link(*ends[::-1]))
-    # A device that is listed twice is refused by the graph.
-    switches = tuple(names)[len(dict.fromkeys(devices)) :]
-    return LinkGraph((*devices, *switches), len(devices), tuple(links), devices_forward)
+    return LinkGraph(tuple(names), len(devices), tuple(links), devices_forward)
 
 
 def graph_of_networkx(graph: "Graph[Any]", devices_forward: bool = False) -> LinkGraph:

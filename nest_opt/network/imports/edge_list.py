@@ -44,6 +44,7 @@ class _Reader:
         self.name = name
         self.declared: dict[str, int] = {}
         self.devices: dict[str, None] = {}
+        self.switches: list[str] = []
         self.edges: list[Edge] = []
         self.forward = False
 
@@ -72,6 +73,8 @@ class _Reader:
             self.declared[vertex] = line
             if words[0] == "devices":
                 self.devices[vertex] = None
+            else:
+                self.switches.append(vertex)
 
     def graph(self) -> LinkGraph:
         """Return the graph of all lines."""
@@ -83,7 +86,7 @@ class _Reader:
             raise InstanceError(
                 f"{self.name}: found no device, 1 at least is needed: name it in no `switches` line"
             )
-        return graph_of_edges(tuple(self.devices), self.edges, self.forward)
+        return graph_of_edges(tuple(self.devices), self.edges, self.forward, self.switches)
 
 
 def _edge(words: list[str], name: str, line: int) -> Edge:

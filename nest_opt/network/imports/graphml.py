@@ -63,7 +63,7 @@ class _Reader:
         self.item: _Item | None = None
         self.field: tuple[str, str] | None = None
         self.value = ""
-        self.parser = expat.ParserCreate(namespace_separator=" ")
+        self.parser = expat.ParserCreate("UTF-8", " ")
         self.parser.StartElementHandler = self.start
         self.parser.EndElementHandler = self.end
         self.parser.CharacterDataHandler = self.characters
@@ -77,7 +77,7 @@ class _Reader:
     def read(self, text: str) -> None:
         """Read a whole text."""
         try:
-            self.parser.Parse(text.encode(), True)
+            self.parser.Parse(text.encode(errors="replace"), True)
         except expat.ExpatError as error:
             message = f"not XML ({expat.ErrorString(error.code)}): correct that place"
             raise refusal(self.name, error.lineno, message) from error
@@ -220,7 +220,7 @@ class _Reader:
             (devices if kind == "device" else switches).append(label)
         if not devices:
             raise InstanceError(f"{self.name}: found no device, 1 at least is needed: add a node")
-        return graph_of_edges(devices, map(self._edge, self.edges), devices_forward)
+        return graph_of_edges(devices, map(self._edge, self.edges), devices_forward, switches)
 
     def _edge(self, edge: _Item) -> Edge:
         source, target = edge.attributes["source"], edge.attributes["target"]

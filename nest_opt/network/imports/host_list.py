@@ -32,11 +32,12 @@ def host_list(text: str, name: str, line: int) -> list[str]:
                 f"found {cut(item)}, a name with ranges in brackets is needed (tux[0-3,8]): "
                 "close the brackets, and nest none",
             )
-        if len(pieces) > MAX_BRACKETS + 1:
+        brackets = sum(match.group(2) is not None for match in pieces)
+        if brackets > MAX_BRACKETS:
             raise refusal(
                 name,
                 line,
-                f"found {len(pieces)} brackets in {cut(item)}, at most {MAX_BRACKETS} are "
+                f"found {brackets} brackets in {cut(item)}, at most {MAX_BRACKETS} are "
                 "allowed: write names out",
             )
         choices = []
