@@ -70,19 +70,32 @@ def cut_bound(
             f"devices: found {len(members)}, at least 2 must take part: a collective of one takes "
             "no time"
         )
-    best: CutBound | None = None
+    best: _Cut | None = None
     for side in (*({device} for device in sorted(members)), *sides):
         inside = members & frozenset(side)
         outside = members - inside
-        if not inside or not outside:
-            continue
-        for one, other in ((inside, outside), (outside, inside)):
-            found = _bound(graph, operation, one, other, size_bytes, max_flow)
-            if best is None or found.seconds > best.seconds:
-                best = found
+        for core, rest in ((inside, outside), (outside, inside)) if inside and outside else ():
+            if len(core) > len(rest):
+                continue
+            for outward in (True, False):
+                found = _cut(graph, operation, core, rest, outward, size_bytes, max_flow)
+                if best is None or found.seconds > best.seconds:
+                    best = found
     if best is None:
         raise InstanceError("devices: found no cut between them: give their numbers once each")
-    return best
+    everything = frozenset(range(graph.vertex_count))
+    side = best.side if best.outward else everything - best.side
+    return CutBound(best.seconds, frozenset(side), best.capacity)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A bound by the links out of a side, or into it."""
+
+    seconds: Fraction
+    side: set[int]
+    outward: bool
+    capacity: Fraction
 
 
 def order_sides(order: Sequence[int], sizes: Sequence[int]) -> Iterator[frozenset[int]]:
@@ -110,43 +123,66 @@ def crossing_bytes(operation: Operation, senders: int, receivers: int, size_byte
     }[operation]
 
 
-def _bound(
+def _cut(
     graph: LinkGraph,
     operation: Operation,
-    senders: frozenset[int],
-    receivers: frozenset[int],
+    core: frozenset[int],
+    rest: frozenset[int],
+    outward: bool,
     size_bytes: int,
     max_flow: bool,
-) -> CutBound:
+) -> _Cut:
+    """Bound by what the smaller set of devices must send to the rest, or receive from it."""
     drawn = _by_flow if max_flow else _by_moves
-    side = drawn(graph, senders, receivers)
-    crossing = [link for link in graph.links if link.source in side and link.target not in side]
-    capacity = sum((link.capacity for link in crossing), Fraction(0))
+    side = drawn(graph, core, rest, outward)
+    leaving = graph.out_links if outward else graph.in_links
+    crossing = [
+        graph.links[number]
+        for vertex in side
+        for number in leaving[vertex]
+        if _far_end(graph, number, outward) not in side
+    ]
     if not crossing:
         raise InstanceError(
-            f"network: found no link out of {graph.names[min(senders)]!r} and those with it, one "
-            "is needed: add it"
+            f"network: found no link {'out of' if outward else 'into'} "
+            f"{graph.names[min(core)]!r} and those with it, one is needed: add it"
         )
-    needed = crossing_bytes(operation, len(senders), len(receivers), size_bytes)
+    capacity = sum((link.capacity for link in crossing), Fraction(0))
+    ends = (len(core), len(rest)) if outward else (len(rest), len(core))
+    needed = crossing_bytes(operation, *ends, size_bytes)
     latency = min(link.latency_s for link in crossing)
-    return CutBound(latency + needed / capacity, frozenset(side), capacity)
+    return _Cut(latency + needed / capacity, side, outward, capacity)
 
 
-def _by_moves(graph: LinkGraph, senders: frozenset[int], receivers: frozenset[int]) -> set[int]:
-    """Move vertices to the side of the senders while the capacity out of it falls."""
-    side = set(senders)
+def _far_end(graph: LinkGraph, number: int, outward: bool) -> int:
+    link = graph.links[number]
+    return link.target if outward else link.source
+
+
+def _by_moves(
+    graph: LinkGraph, core: frozenset[int], rest: frozenset[int], outward: bool
+) -> set[int]:
+    """Move vertices to the side of the core while the capacity out of it (or in) falls."""
+    side = set(core)
     links = graph.links
-    waiting = list(side)
+    leaving, entering = graph.out_links, graph.in_links
+    if not outward:
+        leaving, entering = entering, leaving
+    waiting = sorted(side)
     while waiting:
-        for number in graph.out_links[waiting.pop()]:
-            vertex = links[number].target
-            if vertex in side or vertex in receivers:
+        for number in leaving[waiting.pop()]:
+            vertex = _far_end(graph, number, outward)
+            if vertex in side or vertex in rest:
                 continue
             saved = sum(
-                links[n].capacity for n in graph.in_links[vertex] if links[n].source in side
+                links[n].capacity
+                for n in entering[vertex]
+                if _far_end(graph, n, not outward) in side
             )
             added = sum(
-                links[n].capacity for n in graph.out_links[vertex] if links[n].target not in side
+                links[n].capacity
+                for n in leaving[vertex]
+                if _far_end(graph, n, outward) not in side
             )
             if added < saved:
                 side.add(vertex)
@@ -154,17 +190,20 @@ def _by_moves(graph: LinkGraph, senders: frozenset[int], receivers: frozenset[in
     return side
 
 
-def _by_flow(graph: LinkGraph, senders: frozenset[int], receivers: frozenset[int]) -> set[int]:
-    """Return the side of the senders in a cut of least capacity."""
+def _by_flow(
+    graph: LinkGraph, core: frozenset[int], rest: frozenset[int], outward: bool
+) -> set[int]:
+    """Return the side of the core in a cut of least capacity out of it, or into it."""
     import networkx as nx
 
     unit = lcm(*{link.capacity.denominator for link in graph.links})
     flow = nx.DiGraph()
-    for link in graph.links:
-        known = flow.get_edge_data(link.source, link.target, {"capacity": 0})["capacity"]
-        flow.add_edge(link.source, link.target, capacity=known + int(link.capacity * unit))
+    for number, link in enumerate(graph.links):
+        ends = _far_end(graph, number, not outward), _far_end(graph, number, outward)
+        known = flow.get_edge_data(*ends, {"capacity": 0})["capacity"]
+        flow.add_edge(*ends, capacity=known + int(link.capacity * unit))
     # Edges without a capacity carry anything.
-    flow.add_edges_from(("from", device) for device in senders)
-    flow.add_edges_from((device, "to") for device in receivers)
-    _, (side, _) = nx.minimum_cut(flow, "from", "to")
-    return {vertex for vertex in side if vertex != "from"}
+    flow.add_edges_from(("core", device) for device in core)
+    flow.add_edges_from((device, "rest") for device in rest)
+    _, (side, _) = nx.minimum_cut(flow, "core", "rest")
+    return {vertex for vertex in side if vertex != "core"}
