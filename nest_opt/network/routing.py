@@ -76,6 +76,11 @@ class Router:
         self.metric = metric
         self.sharing = sharing
         self.costs = link_costs(graph, metric)
+        # Devices that do not forward matter only as ends of a search.
+        self._onward = tuple(
+            tuple(number for number in numbers if graph.forwards(graph.links[number].target))
+            for numbers in graph.out_links
+        )
 
     def route(self, source: int, target: int) -> Route:
         """Return the route between two vertices.
@@ -120,11 +125,15 @@ class Router:
         """
         graph, links = self.graph, self.graph.links
         by_width = self.metric == "widest" and narrowest is None
+        least = narrowest or 0
         arrival: dict[int, int] = {}
         settled_cost: dict[int, int] = {}
         settled_width: dict[int, int] = {}
-        ends = frozenset(targets)
-        waiting = set(ends)
+        waiting = set(targets)
+        last: dict[int, list[int]] = {}
+        for end in waiting:
+            for number in () if graph.forwards(end) else graph.in_links[end]:
+                last.setdefault(links[number].source, []).append(number)
         # The source is wider than any link.
         start = (0, -len(graph.bandwidths))
         best = {source: start[::-1] if by_width else start}
@@ -138,11 +147,9 @@ class Router:
             waiting.discard(vertex)
             if vertex != source and not graph.forwards(vertex):
                 continue
-            for number in graph.out_links[vertex]:
-                if narrowest is not None and graph.widths[number] < narrowest:
-                    continue
+            for number in (*self._onward[vertex], *last.get(vertex, ())):
                 target = links[number].target
-                if target in settled_cost or not (target in ends or graph.forwards(target)):
+                if target in settled_cost or graph.widths[number] < least:
                     continue
                 reached_cost = cost + self.costs[number]
                 reached_width = min(width, graph.widths[number])
