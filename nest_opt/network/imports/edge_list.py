@@ -14,7 +14,7 @@ carry what others send.
 """
 
 from nest_opt.errors import InstanceError
-from nest_opt.network.graph import MAX_LINKS, LinkGraph, LinkKind
+from nest_opt.network.graph import MAX_LINKS, MAX_VERTICES, LinkGraph, LinkKind
 from nest_opt.network.imports.host_list import host_list
 from nest_opt.network.imports.text import cut, lines_of, refusal
 from nest_opt.network.topologies import Edge, graph_of_edges
@@ -71,6 +71,12 @@ class _Reader:
                     "remove one",
                 )
             self.declared[vertex] = line
+            if len(self.declared) > MAX_VERTICES:
+                raise refusal(
+                    self.name,
+                    line,
+                    f"found more than {MAX_VERTICES:,} names: describe a smaller network",
+                )
             if words[0] == "devices":
                 self.devices[vertex] = None
             else:

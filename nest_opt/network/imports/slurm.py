@@ -13,6 +13,7 @@ from itertools import pairwise
 from nest_opt.errors import InstanceError
 from nest_opt.network.graph import (
     MAX_GRAPH_DEVICES,
+    MAX_VERTICES,
     Link,
     LinkGraph,
     LinkKind,
@@ -120,6 +121,7 @@ class _Reader:
         self.groups: dict[str, _Group] = {}
         self.sizes: tuple[int, list[int]] | None = None
         self.first: dict[str, int] = {}
+        self.count = 0
 
     def take(self, content: str, line: int) -> None:
         """Take a line."""
@@ -164,6 +166,14 @@ class _Reader:
         for key, found in (("nodes", group.nodes), ("switches", group.groups)):
             if key in values:
                 found += host_list(values[key], self.name, line)
+        self.count += len(group.nodes) + len(group.groups)
+        if self.count > MAX_VERTICES:
+            raise refusal(
+                self.name,
+                line,
+                f"found {self.count:,} nodes and switches up to here, at most {MAX_VERTICES:,} are "
+                "allowed: describe a smaller part",
+            )
         if not group.nodes and not group.groups:
             raise refusal(
                 self.name,
@@ -264,8 +274,9 @@ def _check_children(groups: Mapping[str, _Group], name: str) -> None:
                         group.line,
                         f"found node {cut(child)}, which is a switch or block too: rename one",
                     )
-                other = parent.setdefault((kind, child), group)
-                if other is not group or children.count(child) > 1:
+                other = parent.get((kind, child))
+                parent[kind, child] = group
+                if other is not None:
                     raise refusal(
                         name,
                         group.line,
