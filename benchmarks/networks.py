@@ -52,7 +52,7 @@ def steps(build: Callable[[], LinkGraph]) -> Iterator[tuple[str, str]]:
     flows = ring_flows(range(graph.device_count), 10**6)
     yield "route a ring", f"1 MB in {float(network.concurrent_s(flows)) * 1e6:.1f} us"
     order = device_order(graph)
-    yield "order", f"groups of {order.sizes}, spread {order.spread_ps:,}"
+    yield "order", f"groups of {order.sizes}, inside {order.inside_ps:,}"
     flows = ring_flows(order.devices, 10**6)
     yield "route its ring", f"1 MB in {float(network.concurrent_s(flows)) * 1e6:.1f} us"
     levels = derived_hierarchy(network, order.devices, order.sizes, "rings").levels

@@ -18,7 +18,7 @@ ALLOWED = {
     "cost": {"errors", "problem", "network"},
     "plan": {"errors", "problem", "network", "cost"},
     "simulate": {"errors", "problem", "plan"},
-    "models": {"errors", "problem"},
+    "models": {"errors", "problem", "network"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
     "certify": {"errors", "problem", "network", "cost", "plan"},
     "solver": {"errors"},

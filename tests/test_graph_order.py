@@ -102,7 +102,7 @@ def test_a_torus_is_cut_into_cubes() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_an_order_states_is_what_it_has(name: str) -> None:
-    """Every device once; spread and chain are the sums over pairs; equal seeds, equal orders."""
+    """Every device once; times inside groups and along the chain are the sums over pairs; equal seeds, equal orders."""
     graph = SAMPLES[name]
     order = device_order(graph, seed=3)
     assert sorted(order.devices) == list(range(graph.device_count))
@@ -114,7 +114,7 @@ def test_what_an_order_states_is_what_it_has(name: str) -> None:
         return int(times[table.site_of[one], table.site_of[other]])
 
     scale = 1 + 4 * int(times.max()) * graph.device_count**2 // 2**62
-    assert scale > 1 or order.spread_ps == sum(
+    assert scale > 1 or order.inside_ps == sum(
         time(*pair)
         for size in order.sizes
         for start in range(0, graph.device_count, size)
@@ -126,13 +126,13 @@ def test_what_an_order_states_is_what_it_has(name: str) -> None:
 
 
 def test_the_local_search_only_improves() -> None:
-    """Without passes the spread is no smaller, on graphs with no structure either."""
+    """Without passes the time inside groups is no less, on graphs with no structure either."""
     for seed in range(6):
         graph = dragonfly(5, 3, 2, ICI, ICI, LinkKind.of(10e9, 3e-6)) if seed == 5 else None
         graph = graph or torus((3, 4 + seed), (ICI, LinkKind.of(20e9, 1e-6)), (False, True))
         sizes = (3,) if seed < 5 else (3, 6)
         still, moved = (device_order(graph, sizes, seed=seed, passes=n) for n in (0, 10))
-        assert moved.spread_ps <= still.spread_ps
+        assert moved.inside_ps <= still.inside_ps
 
 
 def test_sites_are_ordered_as_wholes_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,5 +316,5 @@ def test_huge_times_stay_in_range() -> None:
     )
     assert order.sizes == (4,)
     assert {device % 2 for device in order.devices[:4]} in ({0}, {1})
-    assert isinstance(order.spread_ps, int)
-    assert not isinstance(order.spread_ps, np.integer)
+    assert isinstance(order.inside_ps, int)
+    assert not isinstance(order.inside_ps, np.integer)

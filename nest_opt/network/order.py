@@ -42,7 +42,7 @@ class DeviceOrder:
     sizes
         Devices in a group of each level but the outermost, which holds all;
         each divides the next.
-    spread_ps
+    inside_ps
         What the order was improved for: the sum over all pairs that share a
         group, once a level, of the time of a transfer of the reference size.
     chain_ps
@@ -52,7 +52,7 @@ class DeviceOrder:
 
     devices: tuple[int, ...]
     sizes: tuple[int, ...]
-    spread_ps: int
+    inside_ps: int
     chain_ps: int
 
 
@@ -93,12 +93,12 @@ def device_order(
     scale = 1 + 4 * int(times.max()) * graph.device_count**2 // 2**62
     near = _by_device(table, times // scale, chosen)
     starts = [_grown(near, chosen, dense_first) for dense_first in (True, False)]
-    best = min(starts, key=lambda order: _spread(near, order, chosen))
+    best = min(starts, key=lambda order: _inside(near, order, chosen))
     order = _exchanged(near, best, chosen, random.Random(seed), passes)
     order = _arranged(near, order, chosen)
     devices = tuple(int(device) for unit in order for device in near.members[unit])
     return DeviceOrder(
-        devices, chosen, scale * _spread(near, order, chosen), scale * _chain(near, order)
+        devices, chosen, scale * _inside(near, order, chosen), scale * _chain(near, order)
     )
 
 
@@ -126,9 +126,9 @@ class _Near:
 def _by_device(table: PairTable, times: Array, sizes: Sequence[int]) -> _Near:
     count = table.graph.device_count
     if count <= MAX_SITES:
-        spread = times[np.ix_(table.site_of, table.site_of)].copy()
-        np.fill_diagonal(spread, 0)
-        return _Near(spread, tuple((device,) for device in range(count)))
+        between = times[np.ix_(table.site_of, table.site_of)].copy()
+        np.fill_diagonal(between, 0)
+        return _Near(between, tuple((device,) for device in range(count)))
     members: list[list[int]] = [[] for _ in range(len(times))]
     for device, site in enumerate(table.site_of):
         members[site].append(device)
@@ -332,7 +332,7 @@ def _next(times: Array, away: Array, waiting: Array) -> int:
     return int(tied[np.argmin(then.min(1))])
 
 
-def _spread(near: _Near, order: Sequence[int], sizes: Sequence[int]) -> int:
+def _inside(near: _Near, order: Sequence[int], sizes: Sequence[int]) -> int:
     """Return the sum over levels and groups of the times between units of a group."""
     total = 0
     ordered = near.times[np.ix_(order, order)]
@@ -352,7 +352,7 @@ def _chain(near: _Near, order: Sequence[int]) -> int:
 def _exchanged(
     near: _Near, order: list[int], sizes: Sequence[int], chance: random.Random, passes: int
 ) -> list[int]:
-    """Exchange units between groups while the spread falls.
+    """Exchange units between groups while the time inside them falls.
 
     Every unit in turn, in a random order, changes places with the one that
     gains most; until a pass gains nothing.
@@ -408,7 +408,7 @@ class _Groups:
         self.own = self.sums[self.group, np.arange(count)]
 
     def change(self, unit: int) -> Array:
-        """Return (U,) what changing places with each other unit adds to the spread."""
+        """Return (U,) what changing places with each other unit adds to the time inside groups."""
         group = self.group[unit]
         found: Array = self.sums[:, unit][self.group]
         found += self.sums[group]

@@ -118,8 +118,8 @@ def torus(
     """Build a torus, or a mesh along the axes that do not wrap around.
 
     Devices are named by their coordinates and numbered along the last axis
-    first; they forward. An axis of two devices has one link either way: its
-    wrap-around would join the same two.
+    first; they forward. On an axis of two that wraps around, two links join
+    the same two devices.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def torus(
         for axis, (at, size, stride) in enumerate(zip(place, shape, strides, strict=True)):
             if at + 1 < size:
                 links += kinds[axis].both_ways(number, number + stride)
-            elif wraps[axis] and size > 2:
+            elif wraps[axis] and size > 1:
                 links += kinds[axis].both_ways(number, number - at * stride)
     names = tuple("-".join(map(str, place)) for place in places)
     return LinkGraph(names, len(names), tuple(links), devices_forward=True)
