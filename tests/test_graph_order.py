@@ -102,7 +102,7 @@ def test_a_torus_is_cut_into_cubes() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_an_order_states_is_what_it_has(name: str) -> None:
-    """Every device once; times inside groups and along the chain are the sums over pairs; equal seeds, equal orders."""
+    """Every device once; times are sums over pairs; equal seeds give equal orders."""
     graph = SAMPLES[name]
     order = device_order(graph, seed=3)
     assert sorted(order.devices) == list(range(graph.device_count))
