@@ -242,6 +242,17 @@ def test_the_table_of_pairs_holds_what_routes_have(seed: int, metric: Metric) ->
         assert route.rate == graph.bandwidths[table.width[at]]
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("seed", range(20))
+def test_tabulated_routes_are_the_same(seed: int, metric: Metric) -> None:
+    """Found all at once, every route has the very links that its own search finds."""
+    graph = random_graph(seed) if seed < 15 else list(SAMPLES.values())[seed - 15]
+    searched, tabulated = GraphNetwork(graph, metric), GraphNetwork(graph, metric)
+    tabulated.tabulate()
+    for pair in permutations(range(graph.device_count), 2):
+        assert searched.route(*pair) == tabulated.route(*pair)
+
+
 def test_the_table_of_pairs_is_exact_beyond_64_bits() -> None:
     """Latencies of 10^6 s and of 10^-30 s on one way add up exactly."""
     graph = line(LinkKind.of(1, 10**6), LinkKind.of(1, "1e-30"))

@@ -94,6 +94,8 @@ def derived_hierarchy(
         worst = [_worst_of_table(table, order, size) for size in bounds]
     rates = [found.rate for found in worst]
     if traffic == "rings":
+        if len(order) > MAX_ROUTED_DEVICES:
+            network.tabulate()
         rates = [
             min((rate, *_ring_rates(network, order, bounds[: level + 1])))
             for level, rate in enumerate(rates)

@@ -11,12 +11,12 @@ their routes differ in nothing that counts here.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from nest_opt.errors import InstanceError
+from nest_opt.errors import ConsistencyError, InstanceError
 from nest_opt.network.graph import LinkGraph
 from nest_opt.network.routing import Metric, link_costs
 
@@ -79,15 +79,8 @@ def pair_table(graph: LinkGraph, metric: Metric = "latency") -> PairTable:
     InstanceError
         If there are more sites than it has room for.
     """
-    sites = _sites(graph)
-    if len(sites) > MAX_SITES:
-        raise InstanceError(
-            f"network: found {len(sites):,} places where devices hang on the graph, at most "
-            f"{MAX_SITES:,} are compared pair by pair: give the order of the devices yourself"
-        )
-    site_of = np.empty(graph.device_count, np.intp)
-    for site, devices in enumerate(sites):
-        site_of[devices] = site
+    sites = _checked_sites(graph)
+    site_of = _site_numbers(graph, sites)
     first = [devices[0] for devices in sites]
     latency, width = _Sweep(graph, metric, first).run()
     for site, devices in enumerate(sites):
@@ -100,8 +93,80 @@ def pair_table(graph: LinkGraph, metric: Metric = "latency") -> PairTable:
     return PairTable(graph, site_of, latency, width)
 
 
+class PathTable:
+    """The paths of `Router` between all devices, without sharing, from the labels of all vertices.
+
+    It takes as long as some thousand searches on a large graph, and room for
+    two numbers per vertex and site; then a path costs its length.
+
+    Raises
+    ------
+    InstanceError
+        As `pair_table`.
+    """
+
+    def __init__(self, graph: LinkGraph, metric: Literal["latency", "links"] = "latency") -> None:
+        self.graph = graph
+        sites = _checked_sites(graph)
+        self.site_of = _site_numbers(graph, sites)
+        self.first = [devices[0] for devices in sites]
+        # Devices of a site of several hang on one switch, by one link each way.
+        self.hanging = [len(devices) > 1 for devices in sites]
+        self._sweep = _Sweep(graph, metric, self.first)
+        self._cost, self._width = self._sweep.labels(0)
+
+    def path(self, source: int, target: int) -> list[int]:
+        """Return the links of the path between two different devices, from its end."""
+        graph, links = self.graph, self.graph.links
+        site = int(self.site_of[source])
+        found, vertex, start = [], target, self.first[site]
+        if self.hanging[self.site_of[target]]:
+            found.append(graph.in_links[target][0])
+            vertex = links[found[-1]].source
+        if self.hanging[site]:
+            start = links[graph.out_links[source][0]].target
+        while vertex != start:
+            found.append(self._arrival(vertex, site))
+            vertex = links[found[-1]].source
+        if self.hanging[site]:
+            found.append(graph.out_links[source][0])
+        return found
+
+    def _arrival(self, vertex: int, site: int) -> int:
+        """Return the link of lowest number that gives a vertex its label."""
+        graph, row = self.graph, self._sweep.row
+        cost, width = self._cost[:, site], self._width[:, site]
+        for number in graph.in_links[vertex]:
+            before = graph.links[number].source
+            if before in row and (before == self.first[site] or graph.forwards(before)):
+                reached = cost[row[before]] + self._sweep.costs[number]
+                through = min(width[row[before]], graph.widths[number])
+                if reached == cost[row[vertex]] and (
+                    self._sweep.one_width or through == width[row[vertex]]
+                ):
+                    return number
+        raise ConsistencyError(f"network: no link gives vertex {graph.names[vertex]!r} its label")
+
+
 def _ps(seconds: Fraction) -> int:
     return min(round(seconds * _PS_PER_S), 2**61)
+
+
+def _checked_sites(graph: LinkGraph) -> list[list[int]]:
+    sites = _sites(graph)
+    if len(sites) > MAX_SITES:
+        raise InstanceError(
+            f"network: found {len(sites):,} places where devices hang on the graph, at most "
+            f"{MAX_SITES:,} are compared pair by pair: give the order of the devices yourself"
+        )
+    return sites
+
+
+def _site_numbers(graph: LinkGraph, sites: list[list[int]]) -> Array:
+    found: Array = np.empty(graph.device_count, np.intp)
+    for site, devices in enumerate(sites):
+        found[devices] = site
+    return found
 
 
 def _sites(graph: LinkGraph) -> list[list[int]]:
@@ -136,14 +201,15 @@ class _Sweep:
 
     def run(self) -> tuple[Array, Array]:
         """Return (S, S) latencies and widths, a row a source."""
+        rows = [self.row[source] for source in self.sources]
         if self.metric != "widest":
-            cost, width = self._labels(0)
-            return self._latency(cost), width
+            cost, width = (found[rows].T for found in self.labels(0))
+            return self._latency(cost), np.zeros_like(width) if self.one_width else width
         widest = self._widest()
         latency = np.zeros_like(widest, dtype=self.kind)
         for least in np.unique(widest[~np.eye(len(widest), dtype=bool)]):
-            cost, _ = self._labels(int(least))
-            latency = np.where(widest == least, self._latency(cost), latency)
+            cost, _ = self.labels(int(least))
+            latency = np.where(widest == least, self._latency(cost[rows].T), latency)
         return latency, widest
 
     def _latency(self, cost: Array) -> Array:
@@ -172,8 +238,11 @@ class _Sweep:
             for vertex in self.row
         }
 
-    def _labels(self, least: int) -> tuple[Array, Array]:
-        """Return (S, S) costs and widths over links of a width or more."""
+    def labels(self, least: int) -> tuple[Array, Array]:
+        """Return (rows, S) costs and widths over links of a width or more.
+
+        Where all links are as wide, widths are not kept up.
+        """
         graph, links = self.graph, self._links(least)
         cost, width = self._start(self.never, self.kind)
         dirty = set()
@@ -192,9 +261,7 @@ class _Sweep:
                 if graph.forwards(vertex):
                     dirty.update(self._relax(cost, width, vertex, links[vertex]))
             downwards = not downwards
-        rows = [self.row[source] for source in self.sources]
-        found = width[rows].T
-        return cost[rows].T, np.zeros_like(found) if self.one_width else found
+        return cost, width
 
     def _relax(
         self, cost: Array, width: Array, vertex: int, links: list[tuple[int, int, int, int]]

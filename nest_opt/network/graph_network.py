@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from nest_opt.errors import InstanceError
 from nest_opt.network.connectivity import check_connected
+from nest_opt.network.distances import PathTable
 from nest_opt.network.flows import Flow, flow_seconds, loads
 from nest_opt.network.graph import LinkGraph
 from nest_opt.network.routing import STAY, Metric, Route, Router
@@ -33,6 +34,7 @@ class GraphNetwork:
         self.graph = graph
         self.router = Router(graph, metric, sharing)
         self._known: dict[tuple[int, int], Route] = {}
+        self._paths: PathTable | None = None
 
     @property
     def device_count(self) -> int:
@@ -53,9 +55,28 @@ class GraphNetwork:
             if len(self._known) + len(unknown) > MAX_REMEMBERED:
                 self._known.clear()
                 unknown = [target for target in targets if target != source]
-            for target, route in self.router.routes(source, unknown).items():
+            if self._paths is not None:
+                found = {to: self.router.along(self._paths.path(source, to)) for to in unknown}
+            else:
+                found = self.router.routes(source, unknown)
+            for target, route in found.items():
                 self._known[source, target] = route
         return [STAY if target == source else self._known[source, target] for target in targets]
+
+    def tabulate(self) -> None:
+        """Find the paths between all devices at once, for who needs thousands of routes.
+
+        Routes stay the same. Without effect where a path is not all of a
+        route (sharing), and for the widest.
+
+        Raises
+        ------
+        InstanceError
+            As `pair_table`.
+        """
+        metric = self.router.metric
+        if self._paths is None and metric != "widest" and not self.router.sharing:
+            self._paths = PathTable(self.graph, metric)
 
     def transfer_s(self, source: int, target: int, size_bytes: Fraction | int) -> Fraction:
         """Return the seconds of one transfer while nothing else is under way.
