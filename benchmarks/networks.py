@@ -20,6 +20,7 @@ from nest_opt.network.graph import LinkGraph, LinkKind
 from nest_opt.network.graph_network import GraphNetwork
 from nest_opt.network.order import device_order
 from nest_opt.network.topologies import dragonfly, torus, tree
+from nest_opt.network.torus_order import BoxOrder, torus_order
 from nest_opt.problem import HierarchicalSpec
 
 ICI = LinkKind.of(45e9, 1e-6)
@@ -39,20 +40,22 @@ def _superpod() -> LinkGraph:
 NETWORKS: dict[str, Callable[[], LinkGraph]] = {
     "tree-4096": _superpod,
     "torus-4096": lambda: torus((16, 16, 16), (ICI,) * 3),
+    "torus-4096-boxes": lambda: torus((16, 16, 16), (ICI,) * 3),
     "dragonfly-10000": lambda: dragonfly(50, 20, 10, NEAR, NEAR, FAR),
 }
+ORDERS: dict[str, Callable[[], BoxOrder]] = {"torus-4096-boxes": lambda: torus_order((16, 16, 16))}
 
 
-def steps(build: Callable[[], LinkGraph]) -> Iterator[tuple[str, str]]:
+def steps(name: str) -> Iterator[tuple[str, str]]:
     """Yield every step when it is done, and a few words on what came out."""
-    graph = build()
+    graph = NETWORKS[name]()
     yield "build", f"{graph.device_count:,} devices, {len(graph.links):,} links"
     network = GraphNetwork(graph)
     yield "check that it is connected", ""
     flows = ring_flows(range(graph.device_count), 10**6)
     yield "route a ring", f"1 MB in {float(network.concurrent_s(flows)) * 1e6:.1f} us"
-    order = device_order(graph)
-    yield "order", f"groups of {order.sizes}, inside {order.inside_ps:,}"
+    order = ORDERS[name]() if name in ORDERS else device_order(graph)
+    yield "order", f"groups of {order.sizes}"
     flows = ring_flows(order.devices, 10**6)
     yield "route its ring", f"1 MB in {float(network.concurrent_s(flows)) * 1e6:.1f} us"
     levels = derived_hierarchy(network, order.devices, order.sizes, "rings").levels
@@ -73,7 +76,7 @@ def measure(name: str) -> None:
     """Print the steps of one network."""
     print(name)
     before = time.process_time()
-    for step, words in steps(NETWORKS[name]):
+    for step, words in steps(name):
         now = time.process_time()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"  {step:28}{now - before:7.2f} s {peak:6.0f} MiB  {words}", flush=True)

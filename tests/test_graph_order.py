@@ -3,7 +3,8 @@
 import random
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
+from math import prod
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from nest_opt.network.topologies import (
     torus_distance,
     tree,
 )
+from nest_opt.network.torus_order import torus_order
 from nest_opt.problem import HierarchicalSpec
 from nest_opt.problem.profile import Operation
 from tests.graph_samples import ICI, SAMPLES, racks, random_graph, spec
@@ -98,6 +100,46 @@ def test_a_torus_is_cut_into_cubes() -> None:
         places = [(device // 16, device // 4 % 4, device % 4) for device in group]
         apart = [torus_distance((4, 4, 4), (True,) * 3, *pair) for pair in combinations(places, 2)]
         assert sum(apart) == 48
+
+
+@pytest.mark.parametrize(
+    ("shape", "boxes"),
+    [((4, 4, 4), None), ((6, 4), None), ((8, 8), [(2, 4)]), ((5,), None), ((2, 1, 9), None)],
+)
+def test_boxes_of_a_torus_are_groups(shape: tuple, boxes: list | None) -> None:
+    """Every device once; every group is a box; consecutive boxes are side by side."""
+    order = torus_order(shape, boxes)
+    assert sorted(order.devices) == list(range(prod(shape)))
+    places = list(product(*map(range, shape)))
+    for size in order.sizes:
+        corners = []
+        for start in range(0, prod(shape), size):
+            group = [places[device] for device in order.devices[start : start + size]]
+            spans = [sorted({place[axis] for place in group}) for axis in range(len(shape))]
+            assert all(span == list(range(span[0], span[-1] + 1)) for span in spans)
+            assert prod(map(len, spans)) == size
+            corners.append(([span[0] for span in spans], [len(span) for span in spans]))
+        outer = next((other for other in order.sizes if other > size), prod(shape))
+        for place, ((one, box), (other, _)) in enumerate(pairwise(corners)):
+            moved = [abs(a - b) // n for a, b, n in zip(one, other, box, strict=True)]
+            # Boxes of one group follow a snake; from one group to the next it begins anew.
+            assert sum(moved) == 1 or (place + 1) % (outer // size) == 0
+
+
+def test_boxes_keep_rings_from_sharing_links() -> None:
+    """On 4 x 4 x 4, steps of rings over cubes get half of the links, and all inside a cube."""
+    order = torus_order((4, 4, 4))
+    assert order.sizes == (8,)
+    network = GraphNetwork(torus((4, 4, 4), (ICI,) * 3))
+    found = derived_hierarchy(network, order.devices, order.sizes, "rings")
+    assert [float(x.bandwidth_bytes_per_s) for x in found.levels] == [45e9, 22.5e9]
+
+
+@pytest.mark.parametrize("boxes", [[(3, 2)], [(2, 2), (2, 1)], [(2,)], [(0, 1)]])
+def test_boxes_that_do_not_nest_are_refused(boxes: list) -> None:
+    """The message has both."""
+    with pytest.raises(InstanceError, match="boxes: found"):
+        torus_order((4, 4), boxes)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
