@@ -16,24 +16,56 @@ import hashlib
 import json
 import sys
 import zlib
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import accumulate, combinations, pairwise, product
-from math import gcd, isqrt
+from itertools import accumulate, pairwise, product
+from math import gcd, isqrt, prod
 from typing import Any, NamedTuple
 
-# A file is not trusted: so many bytes, digits of a number, groups, and steps of all proofs.
+# A file is not trusted: so many bytes, characters of a number, groups, steps of all proofs (some
+# tenths of a microsecond each), and intervals of layers in memory.
 MOST_BYTES, MOST_DIGITS, MOST_GROUPS, MOST_STEPS = 2**26, 40, 2 * 10**6, 2 * 10**9
+MOST_INTERVALS = 2**23
 ENDLESS = 2**200
-MODES = ("none", "selective", "full")
-CLASSES = ("dense", "expert")
 FAMILIES = ("aligned", "free")
+CLASSES = ("dense", "expert")
+SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1")
+# Fields, and what a problem means that leaves one out: others might mean what is not seen here.
+CERTIFICATE = "format version claim problem problem_sha256 table table_sha256 evidence"
+ENTRY = "proof box sync_ps maps level tree"
+TABLE = "format version layer_rows levels usable_bytes reserve_bytes pairs sync zero shards tied"
+PROBLEM = "format version name note model cluster job search constraints"
+JOB: dict[str, Any] = {
+    "global_batch": 0, "sequence_length": 0, "bytes_per_parameter": 0, "objective": "fill-drain",
+    "transfer": "relay", "split": "contiguous", "pad": False, "cost_model": "default",
+}  # fmt: skip
+SEARCH: dict[str, Any] = {
+    "microbatch": None, "tp": None, "cp": [1], "ep": None, "sp": [False], "dp": None, "pp": None,
+    "zero": [0], "zero_expert": None, "zero_instances": [1], "chunks": [2, 4, 8],
+    "schedule": ["1f1b"], "recompute": ["none", "selective", "full"], "per_stage": [],
+    "order": ["pp-inner", "dp-inner"], "pitch": ["tight", "level", "spread"],
+    "layer_order": "listed",
+}  # fmt: skip
+RULES = {
+    "colocation": "layers", "anti-colocation": "layers", "pinned-layers": "layers stage",
+    "forbidden-boundary": "after", "hop-latency": "limit_s", "tp-inside-node": "level",
+    "degree-limit": "degree at_least at_most multiple_of divides", "power": "level limit_w",
+    "failure-domains": "level at_most", "user": "name parameters",
+}  # fmt: skip
+
 Levels = tuple[int, ...]
 # Devices from stage to stage, from replica to replica, and of a block.
 Steps = tuple[int, int, int]
+# What decides the costs of a stage: levels of groups and hops, stashes in flight, layers that it
+# must hold, levels of copies, and E of (66).
+Stage = tuple[frozenset[Levels], int, frozenset[int], frozenset[Levels], int]
+# Intervals of layers; those that start at a layer: (last + 1, load, fill, Z).
+Intervals = Sequence[tuple[int, int]]
+Row = list[tuple[int, int, int, int]]
+# Of the hop before a stage: far, or near from a torn block; else places that are taken of a node.
+FAR, TORN = -2, -1
 
 
 class RefusedError(Exception):
@@ -63,6 +95,17 @@ class Group(NamedTuple):
     stages: int
 
 
+class Program(NamedTuple):
+    """What each stage may be, by the state before it, and the states at both ends.
+
+    A state begins with the first layer; of each there are (state after, load, fill, Z).
+    """
+
+    chain: Sequence[dict[Any, Any]]
+    start: Any
+    end: Any
+
+
 def need(fact: bool, what: str) -> None:
     """Refuse the certificate unless a fact holds."""
     if not fact:
@@ -80,7 +123,7 @@ def read(path: str) -> Any:
         with gzip.open(path) as packed:
             raw = packed.read(MOST_BYTES + 1)
     need(len(raw) <= MOST_BYTES, f"found more than {MOST_BYTES} bytes")
-    return json.loads(raw, parse_int=_integer, parse_constant=_integer, object_pairs_hook=_object)
+    return json.loads(raw, parse_int=_integer, parse_constant=_integer, object_pairs_hook=unique)
 
 
 def _integer(text: str) -> int:
@@ -88,15 +131,38 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _object(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    need(len(dict(items)) == len(items), "found a key twice in one object")
-    return dict(items)
+def unique(items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return a dictionary of items, none of which may stand in for another."""
+    listed = list(items)
+    need(len(dict(listed)) == len(listed), "found a key or an entry twice")
+    return dict(listed)
 
 
 def digest(value: Any) -> str:
     """Return the SHA-256 of the canonical text of JSON data."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def known(data: Any, fields: Iterable[str], what: str) -> None:
+    """Refuse an object with other fields than these, or an array with other values."""
+    need(set(data) <= set(fields), f"{what}: found something that this checker does not know")
+
+
+def exact(value: Any) -> Fraction:
+    """Return a decimal; a huge exponent is short to write and endless to compute with."""
+    text = str(value).lower()
+    fine = len(text) <= MOST_DIGITS and len(text.partition("e")[2]) <= 4
+    need(fine, f"found the number {text:.40}")
+    return Fraction(text)
+
+
+def whole(values: Iterable[Any], least: int = 1, most: int = 2**40) -> list[int]:
+    """Return numbers that are whole and in a range."""
+    listed = list(values)
+    for value in listed:
+        need(type(value) is int and least <= value <= most, f"found {value!r:.40} for a number")
+    return listed
 
 
 # The space of groups and device maps
@@ -106,599 +172,514 @@ class Space:
     """Every group of a problem, and every device map of a group, rebuilt from the problem."""
 
     def __init__(self, problem: Any, table: Any, family: str) -> None:
-        self.family, job, self.search = family, problem["job"], problem.get("search", {})
-        for name, known in (("transfer", "relay"), ("cost_model", "default")):
-            need(job.get(name, known) == known, f"job.{name}: this checker knows {known} alone")
-        need(not self.search.get("per_stage"), "search.per_stage: this checker knows none")
-        need(self.search.get("layer_order", "listed") == "listed", "search.layer_order: not listed")
-        self.batch, self.pad = job["global_batch"], job.get("pad", False)
-        self.objective = job.get("objective", "fill-drain")
-        need(self.objective in ("fill-drain", "nest", "bottleneck"), "job.objective: unknown")
-        network = problem["cluster"]["network"]
-        need(network["type"] == "hierarchical", "cluster.network: not hierarchical")
-        self.sizes = list(accumulate((level["size"] for level in network["levels"]), int.__mul__))
-        need(self.sizes[0] >= 1 and len(self.sizes) <= 6, "cluster.network: levels")
+        self.family, self.steps = family, MOST_STEPS
+        known(problem, PROBLEM.split(), "problem")
+        model, cluster = problem["model"], problem["cluster"]
+        self._read_search(JOB | problem["job"], SEARCH | problem.get("search", {}))
+        need(cluster["network"]["type"] == "hierarchical", "cluster.network: not hierarchical")
+        levels = cluster["network"]["levels"]
+        sizes = whole((level["size"] for level in levels), 1, 2**20)
+        need(1 <= len(sizes) <= 6, "cluster.network: levels")
+        self.sizes = list(accumulate(sizes, int.__mul__))
         self.proper, self.period = self.sizes[:-1], ([1, *self.sizes])[-2]
-        self.devices = sum(group["count"] for group in problem["cluster"]["devices"])
+        self.devices = sum(whole(group["count"] for group in cluster["devices"]))
         need(0 < self.devices <= min(self.sizes[-1], 2**20), "cluster.devices: wrong number")
-        self._read_layers(problem["model"])
-        self.rules = Rules(problem, self)
+        self._read_layers(model)
+        self._read_rules(problem.get("constraints", []), levels, cluster)
         self.pairs = [(p["microbatch"], tuple(p["configuration"])) for p in table["pairs"]]
-        found = self._pairs(problem["model"], network["levels"][0]["size"])
+        found = self._pairs(model, sizes[0])
         need(sorted(self.pairs) == sorted(found), "table.pairs: not those of the problem")
-        self.modes = [self._modes(*pair) for pair in self.pairs]
+        offered = [[kind[pair]["recompute"] for kind in self.profiles] for pair in self.pairs]
+        modes = [mode for mode in SEARCH["recompute"] if mode in self.search["recompute"]]
+        self.modes = [[mode for mode in modes if all(mode in p for p in of)] for of in offered]
         zeros = table.get("zero", [0])
-        self.zeros = [
-            (z["dense"], z["expert"], z.get("instances", 1)) if isinstance(z, dict) else (z, z, 1)
-            for z in zeros
-        ]
+        both = [z if isinstance(z, dict) else {"dense": z, "expert": z} for z in zeros]
+        self.zeros = [(z["dense"], z["expert"], z.get("instances", 1)) for z in both]
         need(sorted(self.zeros) == sorted(self._zeros()), "table.zero: not the problem's levels")
-        names = self.search.get("schedule", ["1f1b"])
-        self.schedules = [
-            (name, chunks)
-            for name in ("1f1b", "gpipe", "interleaved", "zb-h1")
-            if name in names
-            for chunks in (
-                sorted(self.search.get("chunks", [2, 4, 8])) if name == "interleaved" else [1]
-            )
-        ]
+        divisors = [s for s in range(1, isqrt(self.batch) + 1) if self.batch % s == 0]
+        self.divisors = {*divisors, *(self.batch // s for s in divisors)}
         self.replicas = [self._replicas(*pair) for pair in self.pairs]
         for pair, degrees in zip(table["pairs"], self.replicas, strict=True):
-            known = [d for d in pair["replicas"] if self.rules.allows(dp=d)]
             # The table may list a degree that a constraint forbids, but must have every legal one.
-            need(set(degrees) <= set(known), "table.pairs: a legal number of replicas is missing")
+            known(degrees, pair["replicas"], "table.pairs.replicas")
+
+    def _read_search(self, job: dict[str, Any], search: dict[str, Any]) -> None:
+        """Read the job and the dimensions of the search space."""
+        known(job, JOB, "job")
+        known(search, SEARCH, "search")
+        for name in ("transfer", "split", "cost_model"):
+            need(job[name] == JOB[name], f"job.{name}: this checker knows {JOB[name]} alone")
+        need(not search["per_stage"], "search.per_stage: this checker knows none")
+        need(search["layer_order"] == "listed", "search.layer_order: not listed")
+        for name in ("recompute", "order", "pitch"):
+            known(search[name], SEARCH[name], f"search.{name}")
+        known([job["objective"]], ["fill-drain", "nest", "bottleneck"], "job.objective")
+        known(search["schedule"], SCHEDULES, "search.schedule")
+        for name in ("microbatch", "tp", "cp", "ep", "dp", "pp", "zero_instances"):
+            whole(search[name] or [])
+        whole([*search["zero"], *(search["zero_expert"] or [])], 0, 3)
+        (self.batch,), self.pad = whole([job["global_batch"]]), job["pad"]
+        need(isinstance(self.pad, bool), "job.pad: neither true nor false")
+        self.objective, self.search = job["objective"], search
+        chunks, self.schedules = sorted(whole(search["chunks"], 2)), []
+        for name in (name for name in SCHEDULES if name in search["schedule"]):
+            self.schedules += [(name, v) for v in (chunks if name == "interleaved" else [1])]
 
     def _read_layers(self, model: Any) -> None:
+        """Read the layers, their rows (types in the order of first use), and who has profiles."""
         kinds: list[str] = []
         self.index: dict[str, int] = {}
         for entry in model["layers"]:
-            times = entry.get("repeat", 1)
-            need(1 <= times <= 2000 and len(kinds) + times <= 2000, "model.layers: too many")
+            (times,) = whole([entry.get("repeat", 1)], 1, 2000 - len(kinds))
             for number in range(times):
                 self.index[entry["id"] + (f".{number}" if times > 1 else "")] = len(kinds)
                 kinds.append(entry["type"])
         used = list(dict.fromkeys(kinds))
-        self.rows = [used.index(kind) for kind in kinds]
-        self.layers = len(kinds)
-        self.profiles = [
-            {
-                (
-                    p["microbatch"],
-                    (p.get("tp", 1), p.get("cp", 1), p.get("ep", 1), p.get("sp", False)),
-                ): p
-                for p in model["layer_types"][kind]["profiles"]
-            }
-            for kind in used
-        ]
-        self.has_experts = any(
-            p.get("expert_parameters", 0) for kind in self.profiles for p in kind.values()
-        )
+        self.layers, self.rows = len(kinds), [used.index(kind) for kind in kinds]
+        need(len(self.index) == self.layers, "model.layers: found an id twice")
+        self.profiles: list[dict[Any, Any]] = []
+        for kind in used:
+            profiles = []
+            for p in model["layer_types"][kind]["profiles"]:
+                k = (p.get("tp", 1), p.get("cp", 1), p.get("ep", 1), p.get("sp", False))
+                profiles.append(((p["microbatch"], k), p))
+            self.profiles.append(unique(profiles))
+
+    def _read_rules(self, rules: Any, levels: Any, cluster: Any) -> None:
+        """Read constraints: (20) to (22), (35) to (40). Those of a user are left out."""
+        of: dict[str, list[Any]] = {kind: [] for kind in RULES}
+        names = [level["name"] for level in levels]
+        for rule in rules:
+            known(rule, ["type", *RULES[rule["type"]].split()], "constraints")
+            places = frozenset(self.index[name] for name in rule.get("layers", []))
+            level = names.index(rule["level"]) if "level" in rule else 0
+            of[rule["type"]].append((rule, places, level))
+        self.together = [places for _, places, _ in of["colocation"]]
+        self.apart = [places for _, places, _ in of["anti-colocation"]]
+        self.pins = [(places, rule["stage"]) for rule, places, _ in of["pinned-layers"]]
+        after = {self.index[rule["after"]] + 1 for rule, *_ in of["forbidden-boundary"]}
+        self.cuts = after - {self.layers}
+        self.limits = [rule for rule, *_ in of["degree-limit"]]
+        self.tp_level = min([level for *_, level in of["tp-inside-node"]], default=len(levels))
+        self.hop_level = len(levels)
+        for rule, *_ in of["hop-latency"]:
+            most = exact(rule["limit_s"])
+            fast = [at for at, level in enumerate(levels) if exact(level["latency_s"]) <= most]
+            self.hop_level = min(self.hop_level, max(fast, default=-1))
+        # Whether devices count or replicas, and how many of them a group of a size may hold.
+        sizes, kind = self.sizes, cluster["device_kinds"][cluster["devices"][0]["kind"]]
+        few = [(False, sizes[at], rule.get("at_most", 1)) for rule, _, at in of["failure-domains"]]
+        limits = [(sizes[level], exact(rule["limit_w"])) for rule, _, level in of["power"]]
+        self.crowds = few + [(True, size, most // exact(kind["watts"])) for size, most in limits]
+
+    def spend(self, steps: int) -> None:
+        """Count the steps of all proofs together, and refuse what would never end."""
+        self.steps -= steps
+        need(self.steps > 0, f"the proofs take more than {MOST_STEPS} steps")
+
+    def allows(self, **degrees: int) -> bool:
+        """Whether the limits of degrees (37) allow some of them."""
+        self.spend(len(self.limits))
+        for limit in self.limits:
+            value = degrees.get(limit["degree"])
+            if value is not None:
+                low, high = limit.get("at_least", value), limit.get("at_most", value)
+                left = value % limit.get("multiple_of", 1) or limit.get("divides", value) % value
+                if left or not low <= value <= high:
+                    return False
+        return True
 
     def _pairs(self, model: Any, innermost: int) -> list[Any]:
         """Return the (b, k) that the search space has and all layers are profiled for."""
-        heads, experts, search = (
-            model.get("attention_heads"),
-            model.get("experts") or 1,
-            self.search,
-        )
-        powers = [2**e for e in range(innermost.bit_length()) if not heads or heads % 2**e == 0]
-        asked = (
-            search.get("microbatch") or [1, 2, 4, 8],
-            search.get("tp") or powers,
-            search.get("cp", [1]),
-            search.get("ep") or [e for e in range(1, experts + 1) if experts % e == 0],
-            search.get("sp", [False]),
-        )
+        search, heads = self.search, model.get("attention_heads") or 0
+        (experts,) = whole([model.get("experts") or 1], 1, 2**20)
+        powers = [2**e for e in range(innermost.bit_length()) if heads % 2**e == 0]
+        divisors = [e for e in range(1, experts + 1) if experts % e == 0]
+        asked = [search["microbatch"] or [1, 2, 4, 8], search["tp"] or powers, search["cp"]]
+        asked += [search["ep"] or divisors, search["sp"]]
         common = set(self.profiles[0]).intersection(*self.profiles)
-        return [
-            (b, k)
-            for b, k in common
-            if all(value in values for value, values in zip((b, *k), asked, strict=True))
-        ]
-
-    def _modes(self, b: int, k: Any) -> list[str]:
-        asked = self.search.get("recompute", MODES)
-        profiles = [kind[b, k]["recompute"] for kind in self.profiles]
-        return [mode for mode in MODES if mode in asked and all(mode in p for p in profiles)]
+        return [(b, k) for b, k in common if all(map(list.__contains__, asked, (b, *k)))]
 
     def _zeros(self) -> set[tuple[int, int, int]]:
-        experts = (self.search.get("zero_expert") if self.has_experts else None) or None
-        return {
-            (z, e, h if z or e else 1)
-            for z in self.search.get("zero", [0])
-            for e in (experts or [z])
-            for h in self.search.get("zero_instances", [1])
-        }
+        """Return the levels of dense and expert parameters, and h: (62)."""
+        search, profiles = self.search, [p for kind in self.profiles for p in kind.values()]
+        apart = any(p.get("expert_parameters", 0) for p in profiles) and search["zero_expert"]
+        levels = [(z, e) for z in search["zero"] for e in apart or [z]]
+        return {(z, e, h if z or e else 1) for z, e in levels for h in search["zero_instances"]}
 
     def _replicas(self, b: int, k: Any) -> list[int]:
         """Return the legal d, rising: (5)."""
         tp, cp, ep, _ = k
-        most = self.devices // (tp * cp * ep)
-        if not self.rules.allows(microbatch=b, tp=tp, cp=cp, ep=ep):
+        every = range(1, self.devices + 1) if self.pad else self.divisors
+        degrees = self.search["dp"] or every
+        if not self.allows(microbatch=b, tp=tp, cp=cp, ep=ep):
             return []
-        small = range(1, isqrt(self.batch) + 1)
-        every = {d for s in small if self.batch % s == 0 for d in (s, self.batch // s)}
-        degrees = self.search.get("dp") or (range(1, most + 1) if self.pad else every)
-        return sorted(
-            d
-            for d in degrees
-            if d <= most
-            and (self.pad or self.batch % (b * ep * d) == 0)
-            and self.rules.allows(dp=d)
-            and any(d % h == 0 for *_, h in self.zeros)
-        )
+        self.spend(len(degrees))
+        fit = [d for d in degrees if d <= self.devices // (tp * cp * ep) and self.allows(dp=d)]
+        even = [d for d in fit if self.pad or self.batch % (b * ep * d) == 0]
+        return sorted(d for d in even if any(d % h == 0 for *_, h in self.zeros))
 
     def rounds(self, pair: int, replicas: int) -> int:
         """Return m: (5)."""
         b, (_, _, ep, _) = self.pairs[pair]
-        return -(-self.batch // (b * ep * replicas))
+        return int(-(-self.batch // (b * ep * replicas)))
 
     def stage_counts(self, pair: int, schedule: int, replicas: int) -> list[int]:
-        """Return the S of a pair, d and schedule that are to be covered.
+        """Return the S of a pair, d and schedule that are to be covered: (70), (71).
 
         Beside 1F1B, GPipe has the same values with more memory, and so has ZB-H1 where it fills
         nothing: what is true of 1F1B is true of them.
         """
         (name, chunks), rounds = self.schedules[schedule], self.rounds(pair, replicas)
-        if name == "gpipe" and ("1f1b", 1) in self.schedules:
+        beside = name in ("gpipe", "zb-h1") and ("1f1b", 1) in self.schedules
+        if beside and (name == "gpipe" or self.objective == "bottleneck"):
             return []
-        beside = name == "zb-h1" and ("1f1b", 1) in self.schedules
-        if beside and self.objective == "bottleneck":
-            return []
-        most = min(self.layers // chunks, self.devices // (self.block(pair) * replicas))
-        asked = self.search.get("pp")
-        return [
-            s
-            for s in range(1 + (beside or chunks > 1), most + 1)
-            if (not asked or s in asked)
-            and self.rules.allows(pp=s)
-            and all(stage < s and -stage <= s for _, stage in self.rules.pins)
-            and not (name == "interleaved" and rounds % s)
-            and not (name == "zb-h1" and rounds < s)
-        ]
-
-    def block(self, pair: int) -> int:
-        """Return a, the devices of one stage of one replica."""
-        tp, cp, ep, _ = self.pairs[pair][1]
-        return int(tp * cp * ep)
+        block = prod(self.pairs[pair][1][:3])
+        most = min(self.layers // chunks, self.devices // (block * replicas))
+        if name == "zb-h1":
+            most = min(most, rounds)
+        self.spend(most * (1 + len(self.pins)))
+        counts = range(1 + (beside or chunks > 1), most + 1)
+        asked = [s for s in counts if s in (self.search["pp"] or counts) and self.allows(pp=s)]
+        even = [s for s in asked if name != "interleaved" or rounds % s == 0]
+        return [s for s in even if all(-s <= stage < s for _, stage in self.pins)]
 
     def maps(self, group: Group) -> dict[tuple[str, int], Steps]:
-        """Return the steps (from stage to stage, from replica to replica, extent) of all maps (7)."""
-        a, d, s = self.block(group.pair), group.replicas, group.stages
+        """Return the steps of the device maps (7) that keep (39) and (40), by order and pitch."""
+        a, d, s = prod(self.pairs[group.pair][1][:3]), group.replicas, group.stages
         found: dict[tuple[str, int], Steps] = {}
-        kinds = self.search.get("pitch", ["tight", "level", "spread"])
-        for order in self.search.get("order", ["pp-inner", "dp-inner"]):
-            inner, outer = (s, d) if order == "pp-inner" else (d, s)
-            unit = inner * a
-            pitches = {unit} if "tight" in kinds else set()
-            if "level" in kinds:
-                pitches |= {-(-unit // size) * size for size in self.sizes}
-            if "spread" in kinds:
-                pitches.add(self.devices // outer)
-            for pitch in pitches:
-                if pitch >= unit and (outer - 1) * pitch + unit <= self.devices:
-                    steps = (a, pitch) if order == "pp-inner" else (pitch, a)
-                    found[order, pitch] = (*steps, a)
-        return {key: steps for key, steps in found.items() if self.rules.allows_map(*steps, d, s)}
+        for order in self.search["order"]:
+            inner, outer = (s * a, d) if order == "pp-inner" else (d * a, s)
+            kinds = {"tight": [inner], "spread": [self.devices // outer]}
+            kinds["level"] = [-(-inner // size) * size for size in self.sizes]
+            for pitch in {pitch for kind in self.search["pitch"] for pitch in kinds[kind]}:
+                steps = (a, pitch, a) if order == "pp-inner" else (pitch, a, a)
+                fits = pitch >= inner and (outer - 1) * pitch + inner <= self.devices
+                if fits and not self._is_crowded(steps, d, s):
+                    found[order, pitch] = steps
+        return found
+
+    def keeps_rules(self, own: Intervals, held: frozenset[int]) -> bool:
+        """Whether a stage keeps (20), (21), (35) and (36): it must hold the layers `held`."""
+        self.spend(self.layers + len(self.together) + len(self.apart))
+        layers = {layer for low, high in own for layer in range(low, high)}
+        together = all(len(layers & places) in (0, len(places)) for places in self.together)
+        apart = all(len(layers & places) <= 1 for places in self.apart)
+        return (
+            together and apart and held <= layers and self.cuts.isdisjoint(high for _, high in own)
+        )
 
     def same(self, group: Group, steps: Steps) -> tuple[int, int]:
         """Return what tells device maps of a group apart: steps that are taken."""
         hop, step, _ = steps
         return (hop if group.stages > 1 else 0, step if group.replicas > 1 else 0)
 
-    # Levels (1), of sets of devices from their first and last one
+    def _is_crowded(self, steps: Steps, replicas: int, stages: int) -> bool:
+        """Whether a group of the network has too many replicas (39), or devices (40), of a map."""
+        hop, step, a = steps
+        for by_device, size, most in self.crowds:
+            self.spend(replicas * stages * a)
+            blocks = [(r, r * step + i * hop) for r in range(replicas) for i in range(stages)]
+            devices = ((r, x) for r, start in blocks for x in range(start, start + a))
+            held = {(x // size, x if by_device else r) for r, x in devices}
+            if max(Counter(group for group, _ in held).values()) > most:
+                return True
+        return False
 
     def level(self, first: int, last: int) -> int:
-        """Return the level of devices first, ..., last."""
-        return sum(first // size != last // size for size in self.proper)
+        """Return the level (1) of a set of devices from its first and last one."""
+        return sum([first // size != last // size for size in self.proper])
 
-    def level_of(self, span: int) -> int:
-        """Return the least level of a set whose last device is `span` behind its first."""
-        return sum(span >= size for size in self.proper)
+    def least(self, group: Group) -> tuple[Levels, Levels, int]:
+        """Return levels that no plan is below: of (tp, cp, ep, hop), of copies, of both ends.
 
-    def least(self, group: Group) -> tuple[Levels, Levels, int, int]:
-        """Return levels that no plan is below: of (tp, cp, ep, hop), of copies, and of both ends.
-
-        In the aligned family blocks are at least a devices apart; else sets are told by their
-        number of devices alone. The last one is that of a hop from the last stage to the first.
+        Levels of copies are those of dense copies inside a run and between runs, and of expert
+        ones; both ends are the first stage and the last. In the aligned family blocks are at
+        least a devices apart; else sets are told by their number of devices alone.
         """
         tp, cp, ep, _ = self.pairs[group.pair][1]
         a, d, s, (zd, ze, h) = tp * cp * ep, group.replicas, group.stages, self.zeros[group.zero]
         dense, expert = (d // h if z else d for z in (zd, ze))
-        spans = (tp - 1, cp - 1, ep - 1, 1)
-        copies = (cp * ep * dense - 1, cp * expert - 1, h - 1, h - 1)
-        ends = 1
+        reach = [tp - 1, cp - 1, ep - 1, 1, cp * ep * dense - 1, h - 1, cp * expert - 1, h - 1, 1]
         if self.family == "aligned":
-            spans = (tp - 1, tp * (cp - 1), tp * cp * (ep - 1), a)
-            inside = ((cp * ep * dense - 1) * tp, (expert - 1) * a + (cp - 1) * tp)
-            copies = (*inside, (d - dense) * a, (d - expert) * a)
-            ends = (s - 1) * a
-        of = self.level_of
-        return tuple(map(of, spans)), tuple(map(of, copies)), of(ends), of(ends)
+            reach = [tp - 1, tp * (cp - 1), tp * cp * (ep - 1), a]
+            reach += [(cp * ep * dense - 1) * tp, (d - dense) * a]
+            reach += [(expert - 1) * a + (cp - 1) * tp, (d - expert) * a, (s - 1) * a]
+        levels = tuple(self.level(0, last) for last in reach)
+        return levels[:4], levels[4:8], levels[8]
 
-    def block_levels(self, k: Any, start: int) -> Levels:
-        """Return the worst tp, cp and ep levels of a block.
+    def on_map(self, group: Group, steps: Steps) -> tuple[list[Any], list[Any], int]:
+        """Return the same of a device map: what stages see, of their copies, and of both ends.
 
-        Groups of n ranks with a stride come in runs of stride * n devices, and some group of a run
-        leaves a group of the network exactly if the run does.
+        A stage sees levels of (tp, cp, ep, hop in, hop out), where hops into the first and out of
+        the last stage go round. Groups of n ranks with a stride come in runs of stride * n
+        devices, and some group of a run leaves a group of the network exactly if the run does;
+        some rank's hop exactly if the two blocks are not in it together. Replicas a whole number
+        of largest proper groups apart see the same.
         """
-        tp, cp, ep, _ = k
-        runs = ((tp, tp), (cp, tp * cp), (ep, tp * cp * ep))
-        return tuple(
-            max(self.level(start + r, start + r + run - 1) for r in range(0, tp * cp * ep, run))
-            if degree > 1
-            else 0
-            for degree, run in runs
-        )
-
-    def stage_levels(self, group: Group, steps: Steps, goes_round: bool) -> list[Any]:
-        """Return, stage by stage, what replicas see: levels of tp, cp, ep, hop in and hop out.
-
-        -1 is no hop. Some rank's hop leaves a group exactly if the two blocks are not in it
-        together. Replicas a whole number of largest proper groups apart see the same.
-        """
-        hop, step, a = steps
-        k, s = self.pairs[group.pair][1], group.stages
-        replicas = min(group.replicas, self.period // gcd(step, self.period))
-        inside = cache(lambda residue: self.block_levels(k, residue))
-
-        def hop_level(start: int, distance: int) -> int:
-            return self.level(start, start + distance + a - 1)
-
-        found: list[Any] = []
-        for i in range(s):
-            seen = set()
-            for r in range(replicas):
-                x, first = r * step + i * hop, r * step
-                ends = hop_level(first, (s - 1) * hop) if goes_round else -1
-                before = hop_level(x - hop, hop) if i else ends
-                after = hop_level(x, hop) if i < s - 1 else ends
-                seen.add((*inside(x % self.period), before, after))
-            found.append(frozenset(seen))
-        return found
-
-    def copy_levels(self, group: Group, steps: Steps, stage: int) -> frozenset[Levels]:
-        """Return the levels of (dense, expert) copies inside a run and between runs, rank by rank."""
-        (hop, step, _), (tp, cp, ep, _) = steps, self.pairs[group.pair][1]
-        d, (zd, ze, h) = group.replicas, self.zeros[group.zero]
+        (hop, step, a), (tp, cp, ep, _), s = steps, self.pairs[group.pair][1], group.stages
 
         @cache
-        def of(first: int, runs: int, width: int) -> tuple[int, int]:
-            # `width` copies of a replica, tp devices apart; sets repeat with the period.
-            length, reach = d // runs, (width - 1) * tp
-            starts = {first + r * length * step for r in range(runs)} if runs > 1 else {first}
-            starts = {x % self.period for x in starts}
-            inside = max(self.level(x, x + (length - 1) * step + reach) for x in starts)
-            if runs == 1:
-                return inside, 0
-            places = {
-                (first + r * step + w * tp) % self.period
-                for r in range(min(length, self.period))
-                for w in range(width)
-            }
-            return inside, max(self.level(x, x + (runs - 1) * length * step) for x in places)
+        def inside(start: int) -> Levels:
+            levels = []
+            for degree, run in ((tp, tp), (cp, tp * cp), (ep, tp * cp * ep)):
+                runs = range(start, start + a, run) if degree > 1 else ()
+                levels.append(max([self.level(x, x + run - 1) for x in runs], default=0))
+            return tuple(levels)
 
-        seen = set()
-        for t, e in product(range(tp), range(ep)):
-            x = stage * hop + t
-            dense = of(x, h if zd else 1, cp * ep)
-            expert = of(x + tp * cp * e, h if ze else 1, cp)
-            seen.add((dense[0], expert[0], dense[1], expert[1]))
-        return frozenset(seen)
-
-    def end_level(self, group: Group, steps: Steps) -> int:
-        """Return the level of the worst pair of equal ranks of first and last block."""
-        hop, step, a = steps
+        seen: list[set[Levels]] = [set() for _ in range(s)]
         replicas = min(group.replicas, self.period // gcd(step, self.period))
-        reach = (group.stages - 1) * hop + a - 1
-        return max(self.level(r * step, r * step + reach) for r in range(replicas))
+        self.spend(replicas * s)
+        for first in range(0, replicas * step, step):
+            starts = range(first, first + s * hop, hop)
+            ends = self.level(first, starts[-1] + a - 1)
+            hops = [ends, *(self.level(x, x + hop + a - 1) for x in starts[:-1]), ends]
+            for i, x in enumerate(starts):
+                seen[i].add((*inside(x % self.period), hops[i], hops[i + 1]))
+        copies = [self._copy_levels(group, steps, i) for i in range(s)]
+        return list(map(frozenset, seen)), copies, max(at for *_, at, _ in seen[0])
 
-
-class Rules:
-    """The problem's constraints: (20) to (22) and (35) to (40). Those of a user are left out."""
-
-    def __init__(self, problem: Any, space: Space) -> None:
-        self.cuts: set[int] = set()
-        self.apart: set[tuple[int, int]] = set()
-        self.together: list[list[int]] = []
-        self.pins: list[tuple[list[int], int]] = []
-        self.limits: list[Any] = []
-        self.tp_level = self.hop_level = len(space.sizes)
-        self.crowds: list[Callable[..., bool]] = []
-        levels = problem["cluster"]["network"]["levels"]
-        names = [level["name"] for level in levels]
-        for rule in problem.get("constraints", []):
-            kind = rule["type"]
-            places = sorted(space.index[name] for name in rule.get("layers", []))
-            if kind == "colocation":
-                self.together.append(places)
-            elif kind == "anti-colocation":
-                self.apart |= set(combinations(places, 2))
-            elif kind == "pinned-layers":
-                self.pins.append((places, rule["stage"]))
-            elif kind == "forbidden-boundary":
-                self.cuts.add(space.index[rule["after"]] + 1)
-            elif kind == "hop-latency":
-                limit = Fraction(str(rule["limit_s"]))
-                within = sum(Fraction(str(level["latency_s"])) <= limit for level in levels)
-                self.hop_level = min(self.hop_level, within - 1)
-            elif kind == "degree-limit":
-                self.limits.append(rule)
-            elif kind == "tp-inside-node":
-                self.tp_level = min(self.tp_level, names.index(rule["level"]))
-            elif kind in ("failure-domains", "power"):
-                size = space.sizes[names.index(rule["level"])]
-                most = rule.get("at_most", 1)
-                if kind == "power":
-                    of = problem["cluster"]["device_kinds"][
-                        problem["cluster"]["devices"][0]["kind"]
-                    ]
-                    most = Fraction(str(rule["limit_w"])) // Fraction(str(of["watts"]))
-                self.crowds.append(_crowd(kind == "power", size, most))
-            else:
-                need(kind == "user", f"constraints: this checker knows no {kind}")
-        between = (range(places[0] + 1, places[-1] + 1) for places in self.together)
-        # Where a stage of one interval may not end, if another follows.
-        self.interval_cuts = self.cuts.union(*between) - {space.layers}
-
-    def allows(self, **degrees: int) -> bool:
-        """Whether the limits of degrees allow some of them."""
-        for limit in self.limits:
-            value = degrees.get(limit["degree"])
-            if value is not None and (
-                value < limit.get("at_least", value)
-                or value > limit.get("at_most", value)
-                or value % limit.get("multiple_of", 1)
-                or limit.get("divides", value) % value
-            ):
-                return False
-        return True
-
-    def allows_map(self, hop: int, step: int, a: int, replicas: int, stages: int) -> bool:
-        """Whether no group of the network holds too many replicas or devices of a map."""
-        starts = ((r, r * step + i * hop) for r in range(replicas) for i in range(stages))
-        blocks = [(r, x, x + a) for r, x in starts] if self.crowds else []
-        return all(few(blocks) for few in self.crowds)
-
-
-def _crowd(by_device: bool, size: int, most: Any) -> Callable[..., bool]:
-    """Return the test that no group of a size holds more than so many devices, or replicas."""
-
-    def few(blocks: Sequence[tuple[int, int, int]]) -> bool:
-        held = {
-            (x // size, x if by_device else r) for r, low, high in blocks for x in range(low, high)
-        }
-        return all(number <= most for number in Counter(group for group, _ in held).values())
-
-    return few
+    def _copy_levels(self, group: Group, steps: Steps, stage: int) -> frozenset[Levels]:
+        """Return the levels of a stage's copies, dense ones and expert ones, rank by rank."""
+        (hop, step, _), (tp, cp, ep, _) = steps, self.pairs[group.pair][1]
+        d, (zd, ze, h), seen = group.replicas, self.zeros[group.zero], set()
+        for t, e in product(range(tp), range(ep)):
+            first, levels = stage * hop + t, []
+            for z, x, width in ((zd, first, cp * ep), (ze, first + tp * cp * e, cp)):
+                # A replica has `width` copies tp devices apart, a run so many replicas.
+                length, reach = (d // h if z else d), (width - 1) * tp
+                self.spend(d * width if length < d else 1)
+                runs = range(x, x + d * step, length * step)
+                levels.append(max([self.level(y, y + (length - 1) * step + reach) for y in runs]))
+                places = product(range(x, x + length * step, step), range(0, reach + 1, tp))
+                last = runs[-1] - x
+                between = (self.level(y + w, y + w + last) for y, w in places) if last else [0]
+                levels.append(max(between))
+            seen.add(tuple(levels))
+        return frozenset(seen)
 
 
 # What stages cost
+
+
+def added(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Return the sum of rows, column by column."""
+    return [sum(column) for column in zip(*rows, strict=True)]
+
+
+def over(own: Intervals, sums: Sequence[int]) -> int:
+    """Return the sum over intervals of layers, from running sums."""
+    return sum([sums[high] - sums[low] for low, high in own])
+
+
+def amounts(value: Any) -> None:
+    """Refuse numbers of a table that are not whole, or not from 0 to 2^60."""
+    items = list(value.values() if isinstance(value, dict) else value)
+    whole((item for item in items if not isinstance(item, bool | str | dict | list)), 0, 2**60 - 1)
+    for item in items:
+        if isinstance(item, dict | list):
+            amounts(item)
 
 
 class Table:
     """The cost table: `docs/cost_table.md` names its fields."""
 
     def __init__(self, table: Any, space: Space) -> None:
-        need(table.get("format") == "nest-opt-cost-table", "table.format: another one")
-        need(table.get("version") == 1, "table.version: this checker knows 1 alone")
-        _amounts(table)
-        self.pairs, self.rows = table["pairs"], table["layer_rows"]
-        need(self.rows == space.rows, "table.layer_rows: not the rows of the problem's layers")
+        known(table, TABLE.split(), "table")
+        need(table["format"] == "nest-opt-cost-table", "table.format: another one")
+        need(table["version"] == 1, "table.version: this checker knows 1 alone")
+        amounts(table)
+        self.pairs, self.rows, self.layers = table["pairs"], space.rows, space.layers
+        need(
+            table["layer_rows"] == self.rows,
+            "table.layer_rows: not the rows of the problem's layers",
+        )
         need(table["levels"] == len(space.sizes), "table.levels: not those of the problem")
         self.free = table["usable_bytes"] - table["reserve_bytes"]
-        self.layers = len(self.rows)
         self.common, self.count = Counter(self.rows).most_common(1)[0]
-        self.sync: dict[Any, tuple[int, list[int]]] = {}
-        for entry in table["sync"]:
-            what = entry.get("operation", "all-reduce"), entry.get("shares", 1)
-            key = (*entry["configuration"], entry["class"], entry["copies"], *what, entry["level"])
-            self.sync[key] = entry["fixed_ps"], entry["row_ps"]
-        self.shards = {
-            (*e["configuration"], e["class"], e["copies"], e["zero"]): e
-            for e in table.get("shards", [])
-        }
-        self.tied = table.get("tied") or {"row": None, "exchange": []}
-        self.exchange = {
-            (e["tp"], e["share"], e["level"]): e["exchange_ps"] for e in self.tied["exchange"]
-        }
-        for number, pair in enumerate(self.pairs):
-            need(set(pair["stash_bytes"]) == set(space.modes[number]), "table.pairs: other modes")
+        sync, shards, exchange = [], [], []
+        tied = table.get("tied", {"row": None, "exchange": []})
+        for e in table["sync"]:
+            what = e.get("operation", "all-reduce"), e.get("shares", 1), e["level"]
+            key = (*e["configuration"], e["class"], e["copies"], *what)
+            sync.append((key, [e["fixed_ps"], *e["row_ps"]]))
+        for e in table.get("shards", []):
+            shards.append(((*e["configuration"], e["class"], e["copies"], e["zero"]), e))
+        for e in tied["exchange"]:
+            exchange.append(((e["tp"], e["share"], e["level"]), [e["exchange_ps"]]))
+        self.sync, self.shards, self.exchange = unique(sync), unique(shards), unique(exchange)
+        self.tied: int | None = tied["row"]
+        alone = self.rows.count(self.rows[-1]) == 1 < self.layers
+        need(self.tied is None or alone, "table.tied: the last layer's row is another's too")
+        for pair, modes in zip(self.pairs, space.modes, strict=True):
+            need(set(pair["stash_bytes"]) == set(modes), "table.pairs: other modes")
         self._refuse_falling()
 
     def _refuse_falling(self) -> None:
-        """Refuse times that an outer level lowers: bounds take the least level for the best."""
-        by_level: list[list[list[int]]] = []
+        """Refuse times that an outer level or a later mode lowers: bounds take the first ones."""
+        rising: list[list[list[int]]] = []
         for pair in self.pairs:
-            times = (pair["forward_collective_ps"], pair["backward_collective_ps"])
-            by_level += [pair["hop_ps"], *(rows for kinds in times for rows in kinds.values())]
-            need(
-                all(map(int.__le__, pair["repeated_forward_ps"], pair["forward_ps"])),
-                "table.pairs: more of a forward pass is repeated than there is",
-            )
-        for *key, level in self.sync:
-            if level:
-                pair_of = (self.sync[(*key, at)] for at in (level - 1, level))
-                by_level.append([[fixed, *row] for fixed, row in pair_of])
-        for tp, share, level in self.exchange:
-            if level:
-                by_level.append([[self.exchange[tp, share, at]] for at in (level - 1, level)])
-        for rows in by_level:
-            for lower, upper in pairwise(rows):
-                need(
-                    len(lower) == len(upper) and all(map(int.__le__, lower, upper)),
-                    "table: a time falls with the level",
-                )
+            times = pair["forward_collective_ps"], pair["backward_collective_ps"]
+            rising += [pair["hop_ps"], *(rows for kinds in times for rows in kinds.values())]
+            rising.append([pair["repeated_forward_ps"], pair["forward_ps"]])
+        for calls in (self.sync, self.exchange):
+            for *key, level in calls:
+                rising.append([calls[(*key, at)] for at in range(max(0, level - 1), level + 1)])
+        for lower, upper in (two for rows in rising for two in pairwise(rows)):
+            fine = len(lower) == len(upper) and all(map(int.__le__, lower, upper))
+            need(fine, "table: a time falls with the level, or more is repeated than there is")
 
     def prefix(self, row: Sequence[int]) -> list[int]:
         """Return running sums over the layers of what each row has."""
-        return [0, *accumulate(row[r] for r in self.rows)]
+        return [0, *accumulate([row[r] for r in self.rows])]
 
-
-def _amounts(value: Any) -> None:
-    """Refuse numbers of a table that are not whole, or not from 0 to 2^60."""
-    for item in value.values() if isinstance(value, dict) else value:
-        if isinstance(item, dict | list):
-            _amounts(item)
-        else:
-            fine = isinstance(item, bool | str) or (isinstance(item, int) and 0 <= item < 2**60)
-            need(fine, f"table: found {item!r:.40}, a whole number below 2^60 is needed")
+    def twice(self, own: Intervals, row: Sequence[int]) -> int:
+        """Return what a sum over a stage with all layers has twice of tied parameters: (65)."""
+        if self.tied is None or own[0] != (0, self.layers):
+            return 0
+        return row[self.rows[-1]] - row[self.tied]
 
 
 class Costs:
     """Costs of intervals of layers under one pair, ZeRO level, d and m."""
 
     def __init__(self, space: Space, table: Table, group: Group) -> None:
-        self.space, self.table = space, table
-        self.costs, (_, self.k) = table.pairs[group.pair], space.pairs[group.pair]
-        self.modes = space.modes[group.pair]
-        _, cp, ep, _ = self.k
-        zd, ze, self.runs = space.zeros[group.zero]
-        self.rounds = space.rounds(group.pair, group.replicas)
-        self.zero = dict(zip(CLASSES, (zd, ze), strict=True))
-        copies = dict(zip(CLASSES, (cp * ep * group.replicas, cp * group.replicas), strict=True))
-        self.inside = {c: copies[c] // (self.runs if z else 1) for c, z in self.zero.items()}
-        states, whole = self.costs["states_bytes"], [0] * len(self.costs["states_bytes"])
+        self.table, self.costs = table, table.pairs[group.pair]
+        (_, self.k), self.modes = space.pairs[group.pair], space.modes[group.pair]
+        (_, cp, ep, _), d, (zd, ze, self.runs) = self.k, group.replicas, space.zeros[group.zero]
+        self.rounds, costs = space.rounds(group.pair, d), self.costs
+        # Each class with its level, its copies inside a run (62), and its calls over them.
+        self.classes = []
+        for name, zero, copies in zip(CLASSES, (zd, ze), (cp * ep * d, cp * d), strict=True):
+            inside = copies // (self.runs if zero else 1)
+            self.classes.append((name, zero, inside, *_calls(zero, inside, self.rounds)))
+        self.has_rounds = any(each for *_, each, _ in self.classes)
+        self.state_row, units = costs["states_bytes"], [0] * len(costs["states_bytes"])
         if zd or ze:
-            parts = [table.shards[(*self.k, c, self.inside[c], self.zero[c])] for c in CLASSES]
-            states = _added([part["states_bytes"] for part in parts])
-            whole = _added([part["work_bytes"] for part in parts])
-        self.state_row = states
-        self.work_rows = [_added([self.costs["work_bytes"][mode], whole]) for mode in self.modes]
-        self.states = table.prefix(states)
+            parts = [table.shards[*self.k, name, inside, z] for name, z, inside, *_ in self.classes]
+            self.state_row = added([part["states_bytes"] for part in parts])
+            units = added([part["work_bytes"] for part in parts])
+        self.work_rows = [added([costs["work_bytes"][mode], units]) for mode in self.modes]
+        self.stash_rows = [costs["stash_bytes"][mode] for mode in self.modes]
+        self.states = table.prefix(self.state_row)
         self.works = [[row[r] for r in table.rows] for row in self.work_rows]
-        self.stash_rows = [self.costs["stash_bytes"][mode] for mode in self.modes]
-        self.stashes = [table.prefix(row) for row in self.stash_rows]
-        self.gradients = table.prefix(self.costs["weight_gradient_ps"])
-        self.backward = table.prefix(self.costs["backward_ps"])
-        self.has_rounds = any(self._round_calls(c) for c in CLASSES)
-        self.times = cache(self._times)
-        self.round = cache(self._round)
+        self.stashes = list(map(table.prefix, self.stash_rows))
+        self.gradients = table.prefix(costs["weight_gradient_ps"])
+        self.backward = table.prefix(costs["backward_ps"])
+        self.times = cache(lambda levels: list(map(table.prefix, self.time_rows(levels))))
+        # Hops over each cut at each level; level -1, and the ends of the model, have none.
+        self.hops = [[0, *row[1 : table.layers], 0] for row in costs["hop_ps"]]
+        self.hops.append([0] * (table.layers + 1))
+        self.sides = cache(
+            lambda seen: [(self.times(x[:3]), self.hops[x[3]], self.hops[x[4]]) for x in seen]
+        )
+        self.round = cache(lambda levels: table.prefix(self.round_row(levels)))
         self.sync = cache(self._sync)
+        # Times of rows under each mode, of a hop, and of layers, at the least levels.
+        (*inside_levels, hop), self.least_copies, _ = space.least(group)
+        self.least_hop = min(self.hops[hop][1:-1], default=0)
+        around = self.round_row(self.least_copies)
+        self.least_rows = [added([row, around]) for row in self.time_rows(tuple(inside_levels))]
+        self.least_sums = table.prefix(self.least_rows[0])
+        self.largest = max(self.least_rows[0][row] for row in table.rows)
+        self.least_sync = cache(lambda high: self.sync_of([(0, high)], [self.least_copies]))
 
     def time_rows(self, levels: Levels) -> list[list[int]]:
         """Return each row's time under each mode, hops and calls over copies aside: (8), (9)."""
-        used = [
-            (kind, levels[place])
-            for place, kind in enumerate(("tp", "cp", "ep"))
-            if self.k[place] > 1
-        ]
-        costs = self.costs
-        forward = _added(
-            [costs["forward_ps"], *(costs["forward_collective_ps"][kind][at] for kind, at in used)]
-        )
-        backward = [costs["backward_collective_ps"][kind][at] for kind, at in used]
-        none = _added([forward, costs["backward_ps"], *backward])
-        repeats = {"none": [0] * len(none), "selective": costs["repeated_forward_ps"]}
-        return [_added([none, repeats.get(mode, forward)]) for mode in self.modes]
-
-    def _times(self, levels: Levels) -> list[list[int]]:
-        return [self.table.prefix(row) for row in self.time_rows(levels)]
-
-    def _round_calls(self, name: str) -> list[str]:
-        """Return the calls of a class in every round: (60)."""
-        if self.inside[name] == 1 or self.zero[name] < 2:
-            return []
-        if self.zero[name] == 3:
-            return ["all-gather", "all-gather", "reduce-scatter"]
-        return ["reduce-scatter"] if self.rounds > 1 else []
-
-    def _step_calls(self, name: str) -> list[str]:
-        """Return the calls of a class inside a run once a batch: (15)."""
-        zero = self.zero[name]
-        if self.inside[name] == 1 or zero == 3:
-            return []
-        if zero == 0:
-            return ["all-reduce"]
-        return ["all-gather"] if zero == 2 and self.rounds > 1 else ["reduce-scatter", "all-gather"]
-
-    def _call(self, name: str, what: str, level: int) -> tuple[int, list[int]]:
-        return self.table.sync[(*self.k, name, self.inside[name], what, 1, level)]
+        degrees = zip(("tp", "cp", "ep"), self.k, levels, strict=False)
+        used = [(kind, level) for kind, degree, level in degrees if degree > 1]
+        parts = []
+        for phase in ("forward", "backward"):
+            calls = [self.costs[phase + "_collective_ps"][kind][level] for kind, level in used]
+            parts.append(added([self.costs[phase + "_ps"], *calls]))
+        repeats = {"none": [0] * len(parts[0]), "selective": self.costs["repeated_forward_ps"]}
+        return [added([*parts, repeats.get(mode, parts[0])]) for mode in self.modes]
 
     def round_row(self, levels: Levels) -> list[int]:
         """Return what each row's calls over copies take in a round: (60)."""
         total = [0] * len(self.state_row)
-        for place, name in enumerate(CLASSES):
-            for what in self._round_calls(name):
-                fixed, row = self._call(name, what, levels[place])
-                held = self.costs["parameters"][name]
-                total = [
-                    t + (fixed + y if n else 0) for t, y, n in zip(total, row, held, strict=True)
-                ]
+        for (name, _, inside, calls, _), level in zip(self.classes, levels[::2], strict=True):
+            for what in calls:
+                fixed, *row = self.table.sync[*self.k, name, inside, what, 1, level]
+                held = zip(row, self.costs["parameters"][name], strict=True)
+                total = added([total, [fixed + y if n else 0 for y, n in held]])
         return total
 
-    def _round(self, levels: Levels) -> list[int]:
-        return self.table.prefix(self.round_row(levels))
-
-    def _sync(self, levels: Levels) -> list[tuple[list[int], int, list[int], int]]:
-        """Return, for each class: who holds it, A_c, the sums of y, and what y counts twice."""
-        found = []
-        for place, name in enumerate(CLASSES):
-            calls = [self._call(name, what, levels[place]) for what in self._step_calls(name)]
-            if self.zero[name] and self.runs > 1:
-                key = (*self.k, name, self.runs, "all-reduce", self.inside[name], levels[place + 2])
-                calls.append(self.table.sync[key])
-            if calls:
-                row = _added([row for _, row in calls])
+    def _sync(self, levels: Levels) -> list[tuple[list[int], int, list[int], list[int]]]:
+        """Return, for each class: running sums of who holds it, A_c, those of y, and y."""
+        found, places = [], zip(self.classes, levels[::2], levels[1::2], strict=True)
+        for (name, zero, inside, _, calls), level, between in places:
+            keys = [(name, inside, what, 1, level) for what in calls]
+            if zero and self.runs > 1:
+                keys.append((name, self.runs, "all-reduce", inside, between))
+            if keys:
+                fixed, *row = added([self.table.sync[*self.k, *key] for key in keys])
                 held = self.table.prefix([min(n, 1) for n in self.costs["parameters"][name]])
-                fixed = sum(fixed for fixed, _ in calls)
-                found.append((held, fixed, self.table.prefix(row), self._twice(row)))
+                sums = self.table.prefix(row)
+                if held[-1]:
+                    found.append((held, fixed, sums, row))
         return found
 
-    def _twice(self, row: Sequence[int]) -> int:
-        """Return what tied parameters add to a row's sum over all layers, which has them once."""
-        own = self.table.tied["row"]
-        return 0 if own is None else row[self.table.rows[-1]] - row[own]
-
-    def sync_ps(self, low: int, high: int, copies: frozenset[Levels]) -> int:
-        """Return Y of a stage of one interval without (66): (15), (63)."""
-        return self.sync_of([(low, high)], copies)
-
-    def sync_of(self, own: Sequence[tuple[int, int]], copies: frozenset[Levels]) -> int:
-        """Return the same of a stage of several intervals."""
-        most, once = 0, own == [(0, self.table.layers)]
+    def sync_of(self, own: Intervals, copies: Iterable[Levels]) -> int:
+        """Return Y of a stage of some intervals without (66): (15), (63)."""
+        most = 0
         for levels in copies:
             total = 0
-            for held, fixed, y, twice in self.sync(levels):
-                if any([held[high] > held[low] for low, high in own]):
-                    total += fixed + sum([y[high] - y[low] for low, high in own]) - twice * once
+            for held, fixed, y, row in self.sync(levels):
+                if over(own, held):
+                    total += fixed + over(own, y) - self.table.twice(own, row)
             most = max(most, total)
         return most
 
     def exchange_ps(self, stages: int, level: int) -> int:
         """Return E of (66)."""
-        if stages == 1 or self.table.tied["row"] is None:
+        if stages == 1 or self.table.tied is None:
             return 0
-        share = self.inside["dense"] if self.zero["dense"] >= 2 else 1
-        return self.table.exchange[self.k[0], share, level]
+        _, zero, inside, *_ = self.classes[0]
+        return int(self.table.exchange[self.k[0], inside if zero >= 2 else 1, level][0])
 
-    def held_bytes(self, low: int, high: int) -> int:
-        """Return the states of a stage of one interval: (12), tied parameters once (65)."""
-        every = (low, high) == (0, self.table.layers)
-        return self.states[high] - self.states[low] - (self._twice(self.state_row) if every else 0)
-
-    def mode(self, states: int, flight: int, stash: Sequence[int], works: Sequence[int]) -> int:
-        """Return the first mode in which a stage fits, whose F is least: (14). -1 if none."""
-        for mode, (each, work) in enumerate(zip(stash, works, strict=True)):
-            if states + flight * each + work <= self.table.free:
+    def mode(self, own: Intervals, flight: int) -> int | None:
+        """Return the first mode in which a stage fits, which is the one of least F: (12), (14)."""
+        left = self.table.free - over(own, self.states) + self.table.twice(own, self.state_row)
+        for mode, (stash, work) in enumerate(zip(self.stashes, self.works, strict=True)):
+            most = max([stash[high] - stash[low] for low, high in own])
+            if flight * most + max([max(work[low:high]) for low, high in own]) <= left:
                 return mode
-        return -1
+        return None
 
-    def layer_row(self, mode: int, inside: Levels, copies: Levels) -> list[int]:
-        """Return the time of each row in a round, hops aside."""
-        return _added([self.time_rows(inside)[mode], self.round_row(copies)])
+    def time(self, own: Intervals, mode: int, stage: Stage) -> int:
+        """Return F of a stage: (11), (60)."""
+        times: list[int] = [
+            over(own, sums[mode]) + sum([left[low] + right[high] for low, high in own])
+            for sums, left, right in self.sides(stage[0])
+        ]
+        rounds = [over(own, self.round(levels)) for levels in stage[3] if self.has_rounds]
+        return max(times) + max(rounds, default=0)
 
-    def least_hop(self, level: int) -> int:
-        """Return the least time of a hop between two layers."""
-        return min(self.costs["hop_ps"][level][1 : self.table.layers], default=0)
+
+def _calls(zero: int, copies: int, rounds: int) -> tuple[list[str], list[str]]:
+    """Return the calls of a class inside a run, in every round (60) and once a batch (15)."""
+    scatter, gather = ["reduce-scatter"], ["all-gather"]
+    if copies == 1 or zero == 3:
+        return (gather + gather + scatter if copies > 1 else []), []
+    if zero == 2 and rounds > 1:
+        return scatter, gather
+    return [], (scatter + gather if zero else ["all-reduce"])
 
 
-def _added(rows: Sequence[Sequence[int]]) -> list[int]:
-    return [sum(column) for column in zip(*rows, strict=True)]
+def in_flight(schedule: tuple[str, int], stage: int, stages: int, rounds: int) -> int:
+    """Return the stashes that a stage holds: (13)."""
+    name, v = schedule
+    most = {"gpipe": rounds, "1f1b": stages - stage, "zb-h1": stages}
+    most["interleaved"] = 2 * (stages - 1 - stage) + (v - 1) * stages + 1
+    return min(most[name], rounds * v)
 
 
 class Weights(NamedTuple):
-    """An objective is (sum of fills * total + max load) / chunks, rounded up, + max Z: (17), (18)."""
+    """An objective (17) to (19): (sum of fills * total + max load) / chunks, rounded up, + max Z.
+
+    A load is rounds * F + fills * f, a fill f (69) is F less `hidden` times the time of gradients.
+    """
 
     total: int
     rounds: int
@@ -712,138 +693,106 @@ class Weights(NamedTuple):
         """The least number of times that a load counts F."""
         return self.rounds + (min(self.fills, 0) if self.hidden else self.fills)
 
-    def stage(self, time: int, gradients: int) -> tuple[int, int]:
-        """Return load and fill (69) of a stage, the latter as often as the objective counts it."""
-        fill = max(0, time - self.hidden * gradients)
-        return self.rounds * time + self.fills * fill, self.total * fill
-
-
-def weights(objective: str, stages: int, rounds: int, schedule: tuple[str, int]) -> Weights:
-    """Return the weights of (17) to (19)."""
-    (name, chunks), hidden = schedule, 2 if schedule[0] == "zb-h1" else 0
-    total, fills, sync = {
-        "fill-drain": (1, -1, True), "nest": (0, stages - 1, True), "bottleneck": (0, 0, False)
-    }[objective]  # fmt: skip
-    return Weights(total, chunks * rounds, fills, sync, chunks, hidden)
-
-
-def in_flight(schedule: tuple[str, int], stage: int, stages: int, rounds: int) -> int:
-    """Return the stashes that a stage holds: (13)."""
-    name, v = schedule
-    if name == "gpipe":
-        return rounds
-    if name == "interleaved":
-        return min(2 * (stages - 1 - stage) + (v - 1) * stages + 1, rounds * v)
-    return min(stages - stage if name == "1f1b" else stages, rounds)
+    def fill(self, time: int, gradients: int) -> int:
+        """Return the fill of a stage, or a least sum of fills from that of times."""
+        return max(0, time - self.hidden * gradients)
 
 
 # The proofs
-
-# What decides the costs of a stage: levels of groups and hops, stashes in flight, layers that it
-# must hold, levels of copies, and E of (66).
-Stage = tuple[frozenset[Levels], int, tuple[int, ...], frozenset[Levels], int]
-# The stages that start at a layer: (last layer + 1, load, fill, Z); and these by first layer.
-Row = list[tuple[int, int, int, int]]
-Rows = dict[int, Row]
 
 
 class Proofs:
     """The proofs of one claim: each says whether no plan of a group is below L."""
 
     def __init__(self, space: Space, table: Table, least: int) -> None:
-        self.space, self.table, self.least, self.steps = space, table, least, MOST_STEPS
-        self.costs, self.row = lru_cache(512)(self._costs), lru_cache(2**16)(self._row)
-
-    def _costs(self, pair: int, zero: int, replicas: int) -> Costs:
-        return Costs(self.space, self.table, Group(pair, 0, zero, replicas, 1))
+        self.space, self.table, self.least, self.spend = space, table, least, space.spend
+        self.costs = lru_cache(512)(lambda b, z, d: Costs(space, table, Group(b, 0, z, d, 1)))
+        self.starting, self.kept = lru_cache(2**12)(self._starting), 0
 
     def of(self, group: Group) -> tuple[Costs, Weights]:
         """Return the costs of a group's stages, and the weights of its objective."""
         costs = self.costs(group.pair, group.zero, group.replicas)
-        schedule = self.space.schedules[group.schedule]
-        return costs, weights(self.space.objective, group.stages, costs.rounds, schedule)
+        name, v = self.space.schedules[group.schedule]
+        total, fills, sync = {
+            "fill-drain": (1, -1, True), "nest": (0, group.stages - 1, True),
+            "bottleneck": (0, 0, False),
+        }[self.space.objective]  # fmt: skip
+        return costs, Weights(total, v * costs.rounds, fills, sync, v, 2 * (name == "zb-h1"))
 
-    def spend(self, steps: int) -> None:
-        """Count the steps of all proofs together, and refuse what would never end."""
-        self.steps -= steps
-        need(self.steps > 0, f"the proofs take more than {MOST_STEPS} steps")
+    def settles(self, group: Group, entry: Any, steps: Steps | None) -> bool:
+        """Whether an entry's proof holds for a group, on one device map or on all at once."""
+        proof, many = entry["proof"], self.space.schedules[group.schedule][1] > 1
+        self.spend(500)
+        if proof in ("sum", "room"):
+            return self.sum(group) if proof == "sum" else self.room(group)
+        if proof == "thresholds" and not many:
+            return self.thresholds(group, steps, entry["sync_ps"])
+        if proof == "runs" and not many:
+            return self.runs(group, entry["level"], entry["sync_ps"])
+        need(proof == "chunks" and many, f"found a proof {proof!r:.40}")
+        return self.chunks(group, steps)
 
     # Closed forms
 
-    def sum(self, group: Group) -> bool:
-        """Whether all layers, hops and the first layer's sync take too long, memory aside."""
-        total, largest = self.least_times(group)
-        return self.is_above(group, total, largest)
-
-    def least_times(self, group: Group) -> tuple[int, int]:
-        """Return the least sum of F, and the least F of the largest layer."""
+    def _least_time(self, group: Group) -> int:
+        """Return the least sum of F: layers under the first mode, and two hops each boundary."""
         costs, weigh = self.of(group)
-        (*inside, hop), copies, _, _ = self.space.least(group)
-        row = costs.layer_row(0, tuple(inside), copies)
-        hops = 2 * (group.stages * weigh.chunks - 1) * costs.least_hop(hop)
-        return sum(row[r] for r in self.table.rows) + hops, max(row[r] for r in self.table.rows)
-
-    def least_fills(self, group: Group, total: int) -> int:
-        """Return the least sum of fills, as often as the objective counts it, from that of F."""
-        costs, weigh = self.of(group)
-        return weigh.total * max(0, total - weigh.hidden * costs.gradients[-1])
+        return costs.least_sums[-1] + 2 * (group.stages * weigh.chunks - 1) * costs.least_hop
 
     def fills(self, group: Group) -> int:
-        """Return the same, memory aside."""
-        return self.least_fills(group, self.least_times(group)[0])
+        """Return the least sum of fills, as often as the objective counts it, memory aside."""
+        costs, weigh = self.of(group)
+        return weigh.total * weigh.fill(self._least_time(group), costs.gradients[-1])
 
-    def least_sync(self, group: Group) -> int:
+    def _least_sync(self, group: Group) -> int:
         """Return the least max Z: the first stage has the first layer, and hides nothing."""
         costs, weigh = self.of(group)
-        _, copies, ends, _ = self.space.least(group)
-        high = 1 if group.stages > 1 else self.table.layers
-        sync = costs.sync_ps(0, high, frozenset({copies}))
-        return sync + costs.exchange_ps(group.stages, ends) if weigh.sync else 0
+        if not weigh.sync:
+            return 0
+        sync = costs.least_sync(1 if group.stages > 1 else self.table.layers)
+        if self.table.tied is None:
+            return sync
+        return sync + costs.exchange_ps(group.stages, self.space.least(group)[2])
 
-    def is_above(self, group: Group, total: int, largest: int) -> bool:
-        """Whether the objective is at least L, since sum and max F are at least these.
+    def sum(self, group: Group, more: int = 0) -> bool:
+        """Whether all layers, hops, `more` and the first layer's sync take too long, memory aside.
 
-        The largest load is at least an even share of all loads. Under ZB-H1 a load m F - f is
-        (m - 1) F + min(F, 2 W), and such minima of a stage are at least those of its layers.
+        The largest load is at least the largest layer's, and an even share of all loads.
         """
         costs, weigh = self.of(group)
-        fills = self.least_fills(group, total)
-        loads = weigh.of_time * total
-        if weigh.hidden and weigh.fills > 0:
-            loads += weigh.fills * max(0, total - weigh.hidden * costs.gradients[-1])
-        slowest = max(weigh.of_time * largest, -(-loads // group.stages))
-        return -(-(fills + slowest) // weigh.chunks) + self.least_sync(group) >= self.least
+        total = self._least_time(group) + more
+        fill = weigh.fill(total, costs.gradients[-1])
+        loads = weigh.rounds * total + weigh.fills * (fill if weigh.fills > 0 else total)
+        slowest = max(weigh.of_time * costs.largest, -(-loads // group.stages))
+        rest = -(-(weigh.total * fill + slowest) // weigh.chunks)
+        return bool(rest + self._least_sync(group) >= self.least)
 
     def room(self, group: Group) -> bool:
-        """Whether stages lack memory or time for the layers of the most frequent type."""
+        """Whether stages lack memory or time for the layers of the most frequent row."""
         costs, weigh = self.of(group)
         table, s, v, row = self.table, group.stages, weigh.chunks, self.table.common
-        (*inside, hop), copies, _, _ = self.space.least(group)
-        modes = range(len(costs.modes))
-        times = [costs.layer_row(mode, tuple(inside), copies)[row] for mode in modes]
-        hops, most = [], []
+        times = [rows[row] for rows in costs.least_rows]
+        most: list[list[int]] = []
         for i in range(s):
-            hops.append((2 * v - (i == 0) - (i == s - 1)) * costs.least_hop(hop))
-            flight = in_flight(self.space.schedules[group.schedule], i, s, costs.rounds)
-            most.append([])
-            for mode, works in enumerate(costs.work_rows):
-                each = v * costs.state_row[row] + flight * costs.stash_rows[mode][row]
+            flight, fits = in_flight(self.space.schedules[group.schedule], i, s, costs.rounds), []
+            for works, stashes in zip(costs.work_rows, costs.stash_rows, strict=True):
+                each = v * costs.state_row[row] + flight * stashes[row]
                 free = v * max(0, table.free - works[row])
-                most[-1].append(min(table.count, free // each) if each else table.count)
-        if sum(map(max, most)) < table.count:
-            return True
-        total, largest = self.least_times(group)
+                fits.append(min(table.count, free // each) if each else table.count)
+            most.append(fits)
         # A layer that has no room under the first mode is under another, and repeats something.
-        over = max(0, table.count - sum(fits[0] for fits in most))
-        total += over * (times[1] - times[0]) if len(times) > 1 else 0
-        if self.is_above(group, total, largest):
+        repeating = max(0, table.count - sum(fits[0] for fits in most))
+        more = repeating * (times[1] - times[0]) if len(times) > 1 else 0
+        if sum(map(max, most)) < table.count or self.sum(group, more):
             return True
-        left = v * (self.least - 1 - self.least_sync(group)) - self.least_fills(group, total)
+        fill = weigh.total * weigh.fill(self._least_time(group) + more, costs.gradients[-1])
+        left = v * (self.least - 1 - self._least_sync(group)) - fill
         if left < 0 or not weigh.of_time:
             return left < 0
         taken = 0
-        for fits, away in zip(most, hops, strict=True):
-            time = max(0, left // weigh.of_time - away)
+        for i, fits in enumerate(most):
+            hops = (2 * v - (i == 0) - (i == s - 1)) * costs.least_hop
+            time = max(0, left // weigh.of_time - hops)
             taken += max(min(f, time // t) if t else f for f, t in zip(fits, times, strict=True))
         return taken < table.count
 
@@ -853,201 +802,281 @@ class Proofs:
         """Return what stages see: on one device map, or at best. None if a level is forbidden."""
         space, s, (costs, _) = self.space, group.stages, self.of(group)
         schedule = space.schedules[group.schedule]
+        self.spend(s * (1 + len(space.pins)))
         if steps is None:
-            (*inside, hop), least, ends, around = space.least(group)
-            around = around if schedule[1] > 1 else -1
-            seen = [
-                frozenset({(*inside, hop if i else around, hop if i < s - 1 else around)})
-                for i in range(s)
-            ]
-            copies = [frozenset({least})] * s
+            (*inside, hop), least, ends = space.least(group)
+            hops = [ends, *[hop] * (s - 1), ends]
+            seen, copies = [{(*inside, *pair)} for pair in pairwise(hops)], [frozenset({least})] * s
         else:
-            seen = space.stage_levels(group, steps, schedule[1] > 1)
-            copies = [space.copy_levels(group, steps, i) for i in range(s)]
-            ends = space.end_level(group, steps)
-        rules, every = space.rules, [levels for stage in seen for levels in stage]
-        if any(tp > rules.tp_level or max(hops) > rules.hop_level for tp, _, _, *hops in every):
-            return None
-        held: list[set[int]] = [set() for _ in range(s)]
-        for places, stage in rules.pins:
-            held[stage % s].update(places)
-        extra = costs.exchange_ps(s, ends)
-        return [
-            (
-                seen[i],
-                in_flight(schedule, i, s, costs.rounds),
-                tuple(sorted(held[i])),
-                copies[i],
-                extra if i in (0, s - 1) else 0,
-            )
-            for i in range(s)
-        ]
+            seen, copies, ends = space.on_map(group, steps)
+        extra, found, goes_round = costs.exchange_ps(s, ends), [], schedule[1] > 1
+        for i, every in enumerate(seen):
+            left, right = i > 0 or goes_round, i < s - 1 or goes_round
+            levels = frozenset((*k, x if left else -1, y if right else -1) for *k, x, y in every)
+            if any(k[0] > space.tp_level or max(k[3:]) > space.hop_level for k in levels):
+                return None
+            held = frozenset(p for places, at in space.pins if at % s == i for p in places)
+            flight = in_flight(schedule, i, s, costs.rounds)
+            found.append((levels, flight, held, copies[i], extra if i in (0, s - 1) else 0))
+        return found
+
+    def stage(self, costs: Costs, weigh: Weights, stage: Stage, own: Intervals, time: int) -> Any:
+        """Return load, fill as often as it counts, and Z of a stage of some intervals."""
+        _, _, _, copies, extra = stage
+        fill = weigh.fill(time, over(own, costs.gradients) if weigh.hidden else 0)
+        sync = costs.sync_of(own, copies) + extra if weigh.sync else 0
+        hides = self.space.objective == "fill-drain" and not weigh.hidden
+        sync = max(0, sync - costs.backward[own[0][0]]) if hides else sync
+        return weigh.rounds * time + weigh.fills * fill, weigh.total * fill, sync
+
+    def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Any]:
+        """Return the intervals that each stage may be, if the layers before it are shared out."""
+        n, (_, weigh), size = self.table.layers, self.of(group), 0
+        most = most_load // weigh.of_time if weigh.of_time else ENDLESS
+        of, found, lows = (group.pair, group.zero, group.replicas), [], {0}
+        for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):
+            if self.kept > MOST_INTERVALS:
+                self.starting.cache_clear()
+                self.kept = 0
+            row = self.starting(of, weigh, stage, most)
+            ends = range(1, n - left + 1) if left else range(n, n + 1)
+            rows = {low: [to for to in row(low) if to[0] in ends] for low in lows}
+            lows = {high for to in rows.values() for high, *_ in to}
+            found.append(rows)
+            size += sum(map(len, rows.values()))
+            need(size <= MOST_INTERVALS, f"more than {MOST_INTERVALS} intervals in one program")
+        return found
+
+    def _starting(
+        self, of: tuple[int, int, int], weigh: Weights, stage: Stage, most: int
+    ) -> Callable[[int], Row]:
+        """Return what lists the intervals from a layer on that are a stage with F up to `most`."""
+        (_, flight, held, *_), costs, n = stage, self.costs(*of), self.table.layers
+        ruled = held or self.space.cuts or self.space.together or self.space.apart
+
+        @cache
+        def row(low: int) -> Row:
+            found: Row = []
+            least = costs.least_sums
+            for high in range(low + 1, n + 1):
+                if least[high] - least[low] > most:
+                    break
+                own = [(low, high)]
+                mode = costs.mode(own, flight)
+                if mode is None and low:
+                    break  # No longer one fits: tied parameters are there once from layer 0 alone.
+                if mode is None or (ruled and not self.space.keeps_rules(own, held)):
+                    continue
+                time = costs.time(own, mode, stage)
+                if time <= most:
+                    found.append((high, *self.stage(costs, weigh, stage, own, time)))
+            self.spend(16 * (high - low))
+            self.kept += len(found)
+            return found
+
+        return row
 
     def thresholds(self, group: Group, steps: Steps | None, sync_ps: Sequence[int]) -> bool:
-        """Whether an exact dynamic program finds nothing below L, max Z slab by slab.
-
-        In the slab below < max Z <= x the rest of the objective must be at least L - below - 1 =: C.
-        With loads of at most T it is at least the least sum s of fills; so only loads of at most
-        C - 1 - s are of use, and T falls until no plan is left.
-        """
-        stages = self.stages(group, steps)
-        need(all(map(int.__gt__, sync_ps, [*sync_ps[1:], -1])), "sync_ps: not falling, or below 0")
-        fills = self.fills(group)
+        """Whether an exact dynamic program over intervals of layers finds nothing below L."""
+        stages, fills = self.stages(group, steps), self.fills(group)
         if stages is None or fills >= self.least:
             return True
         chain = self.chain(group, stages, self.least - 1 - fills)
+        return self._slabs(group, Program(chain, 0, self.table.layers), sync_ps)
+
+    def _slabs(self, group: Group, program: Program, sync_ps: Sequence[int]) -> bool:
+        """Whether a program finds nothing below L, max Z slab by slab.
+
+        In the slab below < max Z <= x the rest of the objective must be at least C, L - below - 1.
+        With loads of at most T it is at least the least sum s of fills; so only loads of at most
+        C - 1 - s are of use, and T falls until no plan is left.
+        """
+        self.spend(len(sync_ps))
+        need(all(map(int.__gt__, sync_ps, [*sync_ps[1:], -1])), "sync_ps: not falling, or below 0")
+        fills = self.fills(group)
         for most, below in zip([ENDLESS, *sync_ps], [*sync_ps, -1], strict=True):
             aim = self.least - 1 - below
             load = aim - 1 - fills
             while load >= 0:
-                least = self.least_sum(chain, load, most)
+                least = self.least_sum(program, load, most)
                 if aim - 1 - least >= load:
                     return False
                 load = aim - 1 - least
         return True
 
-    def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Rows]:
-        """Return the intervals that each stage may be, if the layers before it are shared out."""
-        n, (_, weigh) = self.table.layers, self.of(group)
-        most = most_load // weigh.of_time if weigh.of_time else ENDLESS
-        of, found, starts = (group.pair, group.zero, group.replicas), [], {0}
-        for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):
-            rows = {low: self.row(of, weigh, stage, most, low) for low in starts}
+    def least_sum(self, program: Program, most_load: int, most_sync: int) -> int:
+        """Return the least sum of fills with loads and Z up to these; `ENDLESS` if none are."""
+        after = {program.end: 0}
+        for rows in reversed(program.chain):
+            self.spend(sum(map(len, rows.values())) + 16 * len(rows))
+            before = {}
             for low, row in rows.items():
-                rows[low] = [to for to in row if (to[0] <= n - left if left else to[0] == n)]
-            starts = {high for row in rows.values() for high, *_ in row}
-            found.append(rows)
-        return found
-
-    def _row(
-        self, of: tuple[int, int, int], weigh: Weights, stage: Stage, most: int, low: int
-    ) -> Row:
-        """Return the intervals from a layer on that fit as a stage, F being at most `most`."""
-        levels, flight, held, copies, extra = stage
-        costs, rules, n = self.costs(*of), self.space.rules, self.table.layers
-        hop_ps, found, works, done = costs.costs["hop_ps"], [], [0] * len(costs.modes), low
-        if held and low > held[0]:
-            return []
-        limit = min((second for first, second in rules.apart if first >= low), default=n)
-        hides = self.space.objective == "fill-drain" and not weigh.hidden
-        hidden = costs.backward[low] if hides else 0
-        base = [
-            (costs.times(at[:3]), hop_ps[at[3]][low] if at[3] >= 0 else 0, at[4]) for at in levels
-        ]
-        rounds = [costs.round(of) for of in copies] if costs.has_rounds else []
-        (first, *_), away, _ = base[0]
-        for high in range(max(low, *held) + 1 if held else low + 1, limit + 1):
-            if first[high] - first[low] + away > most:
-                break
-            if high in rules.interval_cuts:
-                continue
-            works = [max(work, *of[done:high]) for work, of in zip(works, costs.works, strict=True)]
-            self.spend(high - done + 1)
-            done = high
-            stash = [of[high] - of[low] for of in costs.stashes]
-            mode = costs.mode(costs.held_bytes(low, high), flight, stash, works)
-            if mode < 0:
-                if low:
-                    break
-                continue
-            time = max(
-                [
-                    of[mode][high] - of[mode][low] + away + (hop_ps[at][high] if at >= 0 else 0)
-                    for of, away, at in base
+                sums = [
+                    fill + after[high]
+                    for high, load, fill, sync in row
+                    if load <= most_load and sync <= most_sync
                 ]
-            )
-            time += max([of[high] - of[low] for of in rounds], default=0)
-            if time <= most:
-                load, fill = weigh.stage(time, costs.gradients[high] - costs.gradients[low])
-                sync = costs.sync_of([(low, high)], copies) + extra if weigh.sync else 0
-                found.append((high, load, fill, max(0, sync - hidden)))
-        return found
+                before[low] = min(sums, default=ENDLESS)
+            after = before
+        return min(after[program.start], ENDLESS)
 
-    def least_sum(self, chain: Sequence[Rows], most_load: int, most_sync: int) -> int:
-        """Return the least sum of fills with loads and Z up to these; `ENDLESS` if there is none."""
-        after = {self.table.layers: 0}
-        for rows in reversed(chain):
-            self.spend(sum(map(len, rows.values())) + len(rows))
-            after = {
-                low: min(
-                    [
-                        fill + after[high]
-                        for high, load, fill, sync in row
-                        if load <= most_load and sync <= most_sync
-                    ],
-                    default=ENDLESS,
-                )
-                for low, row in rows.items()
-            }
-        return min(after[0], ENDLESS)
+    def runs(self, group: Group, level: int, sync_ps: Sequence[int]) -> bool:
+        """Whether no replica can have its stages near enough to be below L, in the free family.
 
-    # Interleaved schedules
+        A node is a group of the network below `level`, and what is inside one is near. A block
+        takes one place of its node, all of `together` if the stage's copies are near too; near
+        hops join blocks of one node, or torn ones, which are in several: `docs/bounds.md`.
+        """
+        need(self.space.family == "free", "evidence: runs are for the free family")
+        programs = self.run_programs(group, level)
+        return all(self._slabs(group, program, sync_ps) for program in programs)
+
+    def run_programs(self, group: Group, level: int) -> list[Program]:
+        """Return programs, of which one has every plan of a group: by how its ends are near."""
+        space, s, (costs, _) = self.space, group.stages, self.of(group)
+        whole([level], 1, len(space.sizes) - 1)
+        stages, ends = self.stages(group, None), space.least(group)[2]
+        if stages is None or self.fills(group) >= self.least:
+            return []
+        room = space.sizes[level - 1] // prod(space.pairs[group.pair][1][:3])
+        near, far = (costs.exchange_ps(s, at) for at in (ends, max(level, ends)))
+        if far == near or s <= room:
+            return [self._run_program(group, level, stages, FAR, near)]
+        # Both ends far; or near, torn or in a node where the first run leaves so many places.
+        joined = [TORN, *range(1, room)]
+        found = [self._run_program(group, level, stages, at, near) for at in joined]
+        return [self._run_program(group, level, stages, FAR, far), *found]
+
+    def _run_program(
+        self, group: Group, level: int, stages: Sequence[Stage], joined: int, exchange: int
+    ) -> Program:
+        """Return the stages that may follow each other, states being (first layer, places taken).
+
+        The first stage has `joined` for a state, as if the last one were before it.
+        """
+        space, n, (_, weigh) = self.space, self.table.layers, self.of(group)
+        (*inside, hop), copies, _ = space.least(group)
+        k, d, h = space.pairs[group.pair][1], group.replicas, space.zeros[group.zero][2]
+        room, together = space.sizes[level - 1] // prod(k[:3]), d if h == 1 else min(h, d // h)
+        apart = tuple(max(level, at) for at in copies)
+        # How a block lies: places that it takes, levels of its groups, and of its copies.
+        lies = [(1, inside, apart)] * (together > 1) + [(together, inside, copies)]
+        for kind in (kind for kind in range(3) if k[kind] > 1):
+            torn = [max(level, at) if place == kind else at for place, at in enumerate(inside)]
+            lies.append((0, torn, copies))
+        most = (self.least - 1 - self.fills(group)) // weigh.of_time if weigh.of_time else ENDLESS
+        found, states, size = [], {(0, joined)}, 0
+        for i, (_, flight, held, *_) in enumerate(stages):
+            left, rows = len(stages) - 1 - i, dict[Any, Any]()
+            extra = exchange if i == 0 or not left else 0
+            for low, taken in states:
+                rows[low, taken] = row = []
+                into = -1 if i == 0 else max(level, hop) if taken == FAR else hop
+                for places, own, levels in lies:
+                    now = max(taken, 0) + places if places else TORN
+                    if now > room or (taken != FAR and (taken == TORN) != (now == TORN)):
+                        continue
+                    outs = [(FAR, max(level, hop))] + [(now, hop)] * (now < room)
+                    if not left:
+                        meets = joined == FAR or (now == TORN == joined) or 0 < now <= joined
+                        outs = [(joined, -1)] * meets
+                    for after, out in outs:
+                        at = frozenset({(*own, into, out)})
+                        stage = (at, flight, held, frozenset({levels}), extra)
+                        of = (group.pair, group.zero, group.replicas)
+                        for high, *costs in self.starting(of, weigh, stage, most)(low):
+                            if high <= n - left if left else high == n:
+                                row.append(((high, after), *costs))
+                size += len(row)
+                self.spend(len(row))
+                need(size <= MOST_INTERVALS, f"more than {MOST_INTERVALS} intervals in one program")
+            states = {to for row in rows.values() for to, *_ in row}
+            found.append(rows)
+        return Program(found, (0, joined), (n, joined))
 
     def chunks(self, group: Group, steps: Steps | None) -> bool:
         """Whether every way to cut into equal chunks (70) is at least L."""
-        stages, (_, weigh) = self.stages(group, steps), self.of(group)
+        stages, n = self.stages(group, steps), self.table.layers
         if stages is None:
             return True
-        n, inner = self.table.layers, group.stages * weigh.chunks - 2
+        inner = group.stages * self.of(group)[1].chunks - 2
         for size in range(1, n):
             for first in range(1, n - inner * size):
                 edges = [0, *range(first, first + inner * size + 1, size), n]
-                self.spend(len(edges))
-                if self._keeps_rules(edges, group.stages):
-                    value = self._value(group, stages, edges)
-                    if value is not None and value < self.least:
-                        return False
+                self.spend(n)
+                if self._value(group, stages, edges) < self.least:
+                    return False
         return True
 
-    def _keeps_rules(self, edges: Sequence[int], stages: int) -> bool:
-        rules = self.space.rules
-
-        def stage_of(place: int) -> int:
-            return (bisect_right(edges, place) - 1) % stages
-
-        return (
-            rules.cuts.isdisjoint(edges[1:-1])
-            and all(len({stage_of(p) for p in places}) == 1 for places in rules.together)
-            and all(stage_of(p) != stage_of(q) for p, q in rules.apart)
-            and all(stage_of(p) == s % stages for places, s in rules.pins for p in places)
-        )
-
-    def _value(self, group: Group, stages: Sequence[Stage], edges: Sequence[int]) -> int | None:
-        """Return the objective of one way to cut, None if it does not fit."""
-        (costs, weigh), s = self.of(group), group.stages
-        hop_ps, fills, loads, syncs = costs.costs["hop_ps"], 0, 0, 0
-        for i, (levels, flight, _, copies, extra) in enumerate(stages):
-            own = [(edges[c], edges[c + 1]) for c in range(i, len(edges) - 1, s)]
-            works = [max(max(of[low:high]) for low, high in own) for of in costs.works]
-            stash = [max(of[high] - of[low] for low, high in own) for of in costs.stashes]
-            states = sum(costs.states[high] - costs.states[low] for low, high in own)
-            mode = costs.mode(states, flight, stash, works)
-            if mode < 0:
-                return None
-            time = max(
-                sum(
-                    costs.times(at[:3])[mode][high]
-                    - costs.times(at[:3])[mode][low]
-                    + (hop_ps[at[3]][low] if low else 0)
-                    + (hop_ps[at[4]][high] if high < edges[-1] else 0)
-                    for low, high in own
-                )
-                for at in levels
-            )
-            if costs.has_rounds:
-                time += max(
-                    sum(costs.round(of)[h] - costs.round(of)[l] for l, h in own) for of in copies
-                )
-            load, fill = weigh.stage(time, 0)
-            fills, loads = fills + fill, max(loads, load)
-            if weigh.sync:
-                sync = costs.sync_of(own, copies) + extra
-                hidden = costs.backward[own[0][0]] if self.space.objective == "fill-drain" else 0
-                syncs = max(syncs, sync - hidden)
-        return -(-(fills + loads) // weigh.chunks) + syncs
+    def _value(self, group: Group, stages: Sequence[Stage], edges: Sequence[int]) -> int:
+        """Return the objective of one way to cut, `ENDLESS` if it does not fit or breaks a rule."""
+        values: list[tuple[int, int, int]] = []
+        costs, weigh = self.of(group)
+        for i, stage in enumerate(stages):
+            own = list(pairwise(edges))[i :: group.stages]
+            mode = costs.mode(own, stage[1])
+            if mode is None or not self.space.keeps_rules(own, stage[2]):
+                return ENDLESS
+            time = costs.time(own, mode, stage)
+            values.append(self.stage(costs, weigh, stage, own, time))
+        loads, fills, syncs = zip(*values, strict=True)
+        return int(-(-(sum(fills) + max(loads)) // weigh.chunks) + max(syncs))
 
 
 # The certificate
+
+
+class Coverage:
+    """Which groups are settled, and which device maps of those that are not."""
+
+    def __init__(self, space: Space) -> None:
+        self.space, self.counts = space, cache(space.stage_counts)
+        # None, or the maps that are left: none if the group is settled.
+        self.groups: dict[Group, set[Any] | None] = {}
+        places = product(range(len(space.schedules)), range(len(space.zeros)))
+        for (pair, degrees), (schedule, zero) in product(enumerate(space.replicas), places):
+            for d in degrees:
+                counts = self.counts(pair, schedule, d) if d % space.zeros[zero][2] == 0 else []
+                self.groups.update((Group(pair, schedule, zero, d, s), None) for s in counts)
+                space.spend(len(counts) + 1)
+                need(len(self.groups) <= MOST_GROUPS, f"more than {MOST_GROUPS} groups")
+
+    def inside(self, box: Any) -> Iterator[Group]:
+        """Yield the groups of a box that are not settled yet."""
+        fields = ("pair", "schedule", "zero", "replicas", "stages")
+        need(set(box) == set(fields), f"evidence: a box has {', '.join(fields)}")
+        pair, schedule, (z0, z1), (d0, d1), (s0, s1) = (box[name] for name in fields)
+        whole((pair, schedule, z0, z1), 0)
+        need(z1 < len(self.space.zeros), "evidence: a box outside")
+        for d in self.space.replicas[pair]:
+            for s in self.counts(pair, schedule, d) if d0 <= d <= d1 else ():
+                self.space.spend(8)
+                for zero in range(z0, z1 + 1) if s0 <= s <= s1 else ():
+                    group = Group(pair, schedule, zero, d, s)
+                    if self.groups.get(group, set()) != set():
+                        yield group
+
+    def maps(self, group: Group, names: Any) -> Sequence[Steps | None]:
+        """Return the device maps that an entry is about: [None] is all of them at once."""
+        if names is None:
+            return [None]
+        need(self.space.family == "aligned", "evidence: the free family has no device maps")
+        every = self.space.maps(group)
+        return list({(order, pitch): every[order, pitch] for order, pitch in names}.values())
+
+    def settle(self, group: Group, maps: Sequence[Steps | None]) -> bool:
+        """Take device maps as settled; return whether the group is, with these."""
+        left: set[Any] = set()
+        if None not in maps:
+            known = self.groups[group]
+            every = self.space.maps(group).values() if known is None else ()
+            left = known or {self.space.same(group, steps) for steps in every}
+        self.groups[group] = left - {self.space.same(group, steps) for steps in maps if steps}
+        return not self.groups[group]
+
+    def first(self) -> Group | None:
+        """Return a group that is not settled, None if all are."""
+        return next((group for group, left in self.groups.items() if left != set()), None)
 
 
 def check(data: Any, problem: Any = None) -> Verdict:
@@ -1060,111 +1089,41 @@ def check(data: Any, problem: Any = None) -> Verdict:
     """
     try:
         return _check(data, problem)
-    except (
-        ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError
-    ) as error:  # fmt: skip
+    except RefusedError:
+        raise
+    except Exception as error:
         raise RefusedError(f"malformed: {type(error).__name__}: {error}"[:200]) from None
 
 
 def _check(data: Any, problem: Any) -> Verdict:
     need(isinstance(data, dict) and data.get("format") == "nest-opt-certificate", "no certificate")
     need(data["version"] == 1, "version: this checker knows 1 alone")
-    fields = "format version claim problem problem_sha256 table table_sha256 evidence"
-    need(set(data) == set(fields.split()), "fields: some are missing, or unknown")
+    need(set(data) == set(CERTIFICATE.split()), "fields: some are missing, or unknown")
     for name in ("problem", "table"):
         need(digest(data[name]) == data[name + "_sha256"], f"{name}_sha256: not that of the {name}")
     if problem is not None:
         need(digest(problem) == data["problem_sha256"], "the certificate is about another problem")
     claim = data["claim"]
     need(set(claim) == {"family", "least_ps"} and claim["family"] in FAMILIES, "claim: unknown")
-    least = None if claim["least_ps"] is None else _integer(claim["least_ps"])
-    need(least is None or 0 <= least < ENDLESS, "claim.least_ps: out of range")
+    digits, least = claim["least_ps"], ENDLESS
+    if digits is not None:
+        need(digits.isascii() and digits.isdigit(), "claim.least_ps: not a text of digits")
+        least = _integer(digits)
     space = Space(data["problem"], data["table"], claim["family"])
-    proofs = Proofs(space, Table(data["table"], space), ENDLESS if least is None else least)
-    left, used = Coverage(space), Counter[str]()
+    proofs, left = Proofs(space, Table(data["table"], space), least), Coverage(space)
+    used: Counter[str] = Counter()
     for number, entry in enumerate(data["evidence"]):
+        known(entry, ENTRY.split(), f"evidence[{number}]")
         for group in left.inside(entry["box"]):
             maps = left.maps(group, entry.get("maps"))
-            need(
-                all(_settles(proofs, group, entry, steps) for steps in maps),
-                f"evidence[{number}]: {entry['proof']} does not settle {group}",
-            )
+            fine = all(proofs.settles(group, entry, steps) for steps in maps)
+            need(fine, f"evidence[{number}]: {entry['proof']} does not settle {group}")
             used[entry["proof"]] += left.settle(group, maps)
     first = left.first()
     need(first is None, f"no evidence for {first}, of {len(left.groups)} groups in all")
-    names = space.objective, str(data["problem"]["name"])
-    hashes = data["problem_sha256"], data["table_sha256"]
-    return Verdict(claim["family"], least, *names, *hashes, len(left.groups), dict(used))
-
-
-def _settles(proofs: Proofs, group: Group, entry: Any, steps: Steps | None) -> bool:
-    """Whether an entry's proof holds for a group, on one device map or on all at once."""
-    proof, many = entry["proof"], proofs.space.schedules[group.schedule][1] > 1
-    if proof in ("sum", "room"):
-        return proofs.sum(group) if proof == "sum" else proofs.room(group)
-    if proof == "thresholds" and not many:
-        return proofs.thresholds(group, steps, entry["sync_ps"])
-    need(proof == "chunks" and many, f"found a proof {proof!r:.40}")
-    return proofs.chunks(group, steps)
-
-
-class Coverage:
-    """Which groups are settled, and which device maps of those that are not."""
-
-    def __init__(self, space: Space) -> None:
-        self.space = space
-        self.counts = cache(space.stage_counts)
-        self.groups: dict[Group, set[Any] | None] = {}
-        for pair, degrees in enumerate(space.replicas):
-            for schedule, zero, d in product(
-                range(len(space.schedules)), range(len(space.zeros)), degrees
-            ):
-                if d % space.zeros[zero][2] == 0:
-                    for s in self.counts(pair, schedule, d):
-                        self.groups[Group(pair, schedule, zero, d, s)] = None
-                need(len(self.groups) <= MOST_GROUPS, f"more than {MOST_GROUPS} groups")
-
-    def inside(self, box: Any) -> Iterator[Group]:
-        """Yield the groups of a box that are not settled yet."""
-        fields = {"pair", "schedule", "zero", "replicas", "stages"}
-        need(set(box) == fields, "evidence: a box has " + ", ".join(sorted(fields)))
-        pair, schedule = box["pair"], box["schedule"]
-        (z0, z1), (d0, d1), (s0, s1) = box["zero"], box["replicas"], box["stages"]
-        need(min(pair, schedule, z0) >= 0 and z1 < len(self.space.zeros), "evidence: a box outside")
-        for d in self.space.replicas[pair]:
-            if d0 <= d <= d1:
-                for s in self.counts(pair, schedule, d):
-                    if s0 <= s <= s1:
-                        for zero in range(z0, z1 + 1):
-                            group = Group(pair, schedule, zero, d, s)
-                            if group in self.groups and self.groups[group] != set():
-                                yield group
-
-    def maps(self, group: Group, names: Any) -> Sequence[Steps | None]:
-        """Return the device maps that an entry is about: [None] is all of them at once."""
-        if names is None:
-            return [None]
-        need(self.space.family == "aligned", "evidence: the free family has no device maps")
-        every = self.space.maps(group)
-        return [every[order, pitch] for order, pitch in names]
-
-    def settle(self, group: Group, maps: Sequence[Steps | None]) -> bool:
-        """Take device maps as settled; return whether the group is, with these."""
-        left: set[Any] = set()
-        if None not in maps:
-            known = self.groups[group]
-            left = (
-                {self.space.same(group, m) for m in self.space.maps(group).values()}
-                if known is None
-                else known
-            )
-            left -= {self.space.same(group, steps) for steps in maps}
-        self.groups[group] = left
-        return not left
-
-    def first(self) -> Group | None:
-        """Return a group that is not settled, None if all are."""
-        return next((group for group, left in self.groups.items() if left != set()), None)
+    names, hashes = str(data["problem"]["name"]), (data["problem_sha256"], data["table_sha256"])
+    shown = claim["family"], None if digits is None else least, space.objective
+    return Verdict(*shown, names, *hashes, len(left.groups), dict(used))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -1177,9 +1136,8 @@ def main(arguments: Sequence[str]) -> int:
     except (RefusedError, OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         print(f"refused: {error}", file=sys.stderr)
         return 2
-    what = "there is no plan" if verdict.least_ps is None else (
-        f"no plan has a {verdict.objective} time below {verdict.least_ps} ps"
-    )  # fmt: skip
+    what = f"no plan has a {verdict.objective} time below {verdict.least_ps} ps"
+    what = "there is no plan" if verdict.least_ps is None else what
     print(f"proved: in the {verdict.family} family of {verdict.problem_name!r}, {what}")
     print(f"problem {verdict.problem_sha256}, cost table {verdict.table_sha256}")
     print(f"{verdict.groups} groups of plans: {verdict.proofs}")

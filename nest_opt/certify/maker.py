@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nest_opt.certify.checker import ENDLESS, Coverage, Group, Proofs, Rows, Space, Steps, Table
+from nest_opt.certify.checker import ENDLESS, Coverage, Group, Program, Proofs, Space, Steps, Table
 from nest_opt.cost.table_file import table_digest, table_to_json
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.evaluate import Costs
@@ -96,13 +96,22 @@ def _settle(proofs: Proofs, group: Group) -> list[Entry]:
         if proofs.chunks(group, None):
             return [{"proof": "chunks"}]
         maps = _maps(space, group)
-        if all(proofs.chunks(group, steps) for steps in maps.values()):
+        if space.family == "aligned" and all(proofs.chunks(group, at) for at in maps.values()):
             return [{"proof": "chunks", "maps": [list(name) for name in maps]}]
         raise _unsettled(proofs, group)
     sync_ps = slabs(proofs, group, None)
     if sync_ps is not None:
         return [{"proof": "thresholds", "sync_ps": sync_ps}]
-    return _by_map(proofs, group)
+    return _by_map(proofs, group) if space.family == "aligned" else _by_runs(proofs, group)
+
+
+def _by_runs(proofs: Proofs, group: Group) -> list[Entry]:
+    """Return an entry of runs at the first level that settles a group."""
+    for level in range(1, len(proofs.space.sizes)):
+        sync_ps = slabs_of(proofs.least, proofs.run_programs(group, level))
+        if sync_ps is not None:
+            return [{"proof": "runs", "level": level, "sync_ps": sync_ps}]
+    raise _unsettled(proofs, group)
 
 
 def _by_map(proofs: Proofs, group: Group) -> list[Entry]:
@@ -177,18 +186,20 @@ def slabs(proofs: Proofs, group: Group, steps: Steps | None) -> list[int] | None
     if stages is None or fills >= proofs.least:
         return []
     chain = proofs.chain(group, stages, proofs.least - 1 - fills)
-    return slabs_of(proofs.least, chain, proofs.table.layers)
+    return slabs_of(proofs.least, [Program(chain, 0, proofs.table.layers)])
 
 
-def slabs_of(least: int, chain: Sequence[Rows], layers: int) -> list[int] | None:
-    """Return the same for what stages may be.
+def slabs_of(least: int, programs: Sequence[Program]) -> list[int] | None:
+    """Return the same for programs, of which one has every plan.
 
     With Z up to a limit, what the rest of the objective is short of L has to be
     Z; so all plans with more of it are settled, and that is the next limit.
     """
     found: list[int] = []
     most = ENDLESS
-    while (below := least - 1 - _least_rest(chain, layers, most)) >= 0:
+    while (
+        below := least - 1 - min([_least_rest(of, most) for of in programs], default=least)
+    ) >= 0:
         if below >= most:
             return None
         found.append(below)
@@ -196,11 +207,11 @@ def slabs_of(least: int, chain: Sequence[Rows], layers: int) -> list[int] | None
     return found
 
 
-def _least_rest(chain: Sequence[Rows], layers: int, most_sync: int) -> int:
+def _least_rest(program: Program, most_sync: int) -> int:
     """Return the least sum of fills and largest load of the plans with Z up to a limit."""
     best, most_load = ENDLESS, ENDLESS
     while most_load >= 0:
-        total, load = _least_sum(chain, layers, most_load, most_sync)
+        total, load = _least_sum(program, most_load, most_sync)
         if total >= ENDLESS:
             break
         best = min(best, total + load)
@@ -209,12 +220,10 @@ def _least_rest(chain: Sequence[Rows], layers: int, most_sync: int) -> int:
     return best
 
 
-def _least_sum(
-    chain: Sequence[Rows], layers: int, most_load: int, most_sync: int
-) -> tuple[int, int]:
+def _least_sum(program: Program, most_load: int, most_sync: int) -> tuple[int, int]:
     """Return the least sum of fills under thresholds, and the largest load of such a plan."""
-    after = {layers: (0, 0)}
-    for rows in reversed(chain):
+    after: dict[Any, tuple[int, int]] = {program.end: (0, 0)}
+    for rows in reversed(program.chain):
         after = {
             low: min(
                 [
@@ -226,4 +235,4 @@ def _least_sum(
             )
             for low, row in rows.items()
         }
-    return after[0]
+    return after[program.start]
