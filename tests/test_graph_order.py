@@ -330,6 +330,14 @@ def test_cuts_of_a_torus_are_the_known_ones() -> None:
     assert len(up.side) in (12 + 3 + 1, 12 + 3 + 2)
 
 
+def test_cuts_take_the_switches_of_a_group_along() -> None:
+    """Between two halves of a dragonfly lie the global links alone, though no single move helps."""
+    graph = dragonfly(4, 6, 2, ICI, ICI, ICI, 2)
+    found = cut_bound(graph, "all-to-all", range(48), 10**6, [range(24)])
+    assert found.capacity == 2 * 2 * 2 * ICI.capacity
+    assert found == cut_bound(graph, "all-to-all", range(48), 10**6, [range(24)], max_flow=True)
+
+
 def test_what_must_cross_is_what_rings_send() -> None:
     """Two halves of 4: all, half, half, and 16 parts of an eighth of the buffer."""
     assert [crossing_bytes(op, 4, 4, 80) for op in OPERATIONS] == [80, 40, 40, 160]

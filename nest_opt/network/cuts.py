@@ -147,7 +147,7 @@ def _cut(
             f"network: found no link {'out of' if outward else 'into'} "
             f"{graph.names[min(core)]!r} and those with it, one is needed: add it"
         )
-    capacity = sum((link.capacity for link in crossing), Fraction(0))
+    capacity = _capacity(graph, side, outward)
     ends = (len(core), len(rest)) if outward else (len(rest), len(core))
     needed = crossing_bytes(operation, *ends, size_bytes)
     latency = min(link.latency_s for link in crossing)
@@ -162,31 +162,79 @@ def _far_end(graph: LinkGraph, number: int, outward: bool) -> int:
 def _by_moves(
     graph: LinkGraph, core: frozenset[int], rest: frozenset[int], outward: bool
 ) -> set[int]:
-    """Move vertices to the side of the core while the capacity out of it (or in) falls."""
-    side = set(core)
-    links = graph.links
+    """Move vertices to the other side while the capacity out of the core's (or in) falls.
+
+    Begun with nothing beside the core; and, where that is more than one
+    device, with all that is nearer to it than to the rest, which joins
+    switches that no single move would.
+    """
+    found = _improved(graph, set(core), core, rest, outward)
+    if len(core) == 1:
+        return found
+    other = _improved(graph, _nearer(graph, core, rest), core, rest, outward)
+    return min(found, other, key=lambda side: _capacity(graph, side, outward))
+
+
+def _capacity(graph: LinkGraph, side: set[int], outward: bool) -> Fraction:
+    leaving = graph.out_links if outward else graph.in_links
+    return sum(
+        (
+            graph.links[number].capacity
+            for vertex in side
+            for number in leaving[vertex]
+            if _far_end(graph, number, outward) not in side
+        ),
+        Fraction(0),
+    )
+
+
+def _improved(
+    graph: LinkGraph, side: set[int], core: frozenset[int], rest: frozenset[int], outward: bool
+) -> set[int]:
+    """Move one vertex after another, those beside one that moved anew."""
     leaving, entering = graph.out_links, graph.in_links
     if not outward:
         leaving, entering = entering, leaving
     waiting = sorted(side)
     while waiting:
-        for number in leaving[waiting.pop()]:
-            vertex = _far_end(graph, number, outward)
-            if vertex in side or vertex in rest:
-                continue
-            saved = sum(
-                links[n].capacity
-                for n in entering[vertex]
-                if _far_end(graph, n, not outward) in side
+        moved = waiting.pop()
+        near = {_far_end(graph, number, outward) for number in leaving[moved]}
+        near |= {_far_end(graph, number, not outward) for number in entering[moved]}
+        for vertex in sorted(near - core - rest):
+            inside = sum(
+                graph.links[number].capacity
+                for number in entering[vertex]
+                if _far_end(graph, number, not outward) in side
             )
-            added = sum(
-                links[n].capacity
-                for n in leaving[vertex]
-                if _far_end(graph, n, outward) not in side
+            outside = sum(
+                graph.links[number].capacity
+                for number in leaving[vertex]
+                if _far_end(graph, number, outward) not in side
             )
-            if added < saved:
+            if outside < inside and vertex not in side:
                 side.add(vertex)
-                waiting.append(vertex)
+            elif inside < outside and vertex in side:
+                side.remove(vertex)
+            else:
+                continue
+            waiting.append(vertex)
+    return side
+
+
+def _nearer(graph: LinkGraph, core: frozenset[int], rest: frozenset[int]) -> set[int]:
+    """Return the vertices that are fewer links from the core than from the rest."""
+    side, seen = set(core), core | rest
+    front = sorted(seen)
+    while front:
+        reached: dict[int, bool] = {}
+        for vertex in front:
+            for number in graph.out_links[vertex]:
+                target = graph.links[number].target
+                if target not in seen:
+                    reached[target] = reached.get(target, True) and vertex in side
+        side |= {vertex for vertex, inside in reached.items() if inside}
+        seen |= reached.keys()
+        front = sorted(reached)
     return side
 
 
