@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import lcm
 
 from nest_opt.errors import InstanceError
+from nest_opt.network.distances import sites_of
 from nest_opt.network.graph import LinkGraph
 from nest_opt.problem.profile import Operation
 
@@ -46,10 +47,10 @@ def cut_bound(
     """Return the greatest lower bound that some cuts give for a collective.
 
     Every single device is cut off in both directions, and every one of
-    `sides`. Each cut is then drawn where the links between are narrow: by
-    moving switches, and devices that do not take part, to the other side
-    while that helps; or exactly, by a maximum flow (networkx), which takes
-    longer.
+    `sides`; of devices at one site, one. Each cut is then drawn where the links
+    between are narrow: by moving switches, and devices that do not take part,
+    to the other side while that helps; or exactly, by a maximum flow
+    (networkx), which takes longer.
 
     Parameters
     ----------
@@ -71,7 +72,9 @@ def cut_bound(
             "no time"
         )
     best: _Cut | None = None
-    for side in (*({device} for device in sorted(members)), *sides):
+    # Devices of one site are alike, so one of them is enough.
+    alike = [members & frozenset(site) for site in sites_of(graph)]
+    for side in (*({min(site)} for site in alike if site), *sides):
         inside = members & frozenset(side)
         outside = members - inside
         for core, rest in ((inside, outside), (outside, inside)) if inside and outside else ():
@@ -191,25 +194,25 @@ def _capacity(graph: LinkGraph, side: set[int], outward: bool) -> Fraction:
 def _improved(
     graph: LinkGraph, side: set[int], core: frozenset[int], rest: frozenset[int], outward: bool
 ) -> set[int]:
-    """Move one vertex after another, those beside one that moved anew."""
-    leaving, entering = graph.out_links, graph.in_links
+    """Move one vertex after another; those beside any that moved are tried anew."""
+    leaving, entering, whole = graph.out_links, graph.in_links, graph.out_capacity
     if not outward:
-        leaving, entering = entering, leaving
-    waiting = sorted(side)
-    while waiting:
-        moved = waiting.pop()
-        near = {_far_end(graph, number, outward) for number in leaving[moved]}
-        near |= {_far_end(graph, number, not outward) for number in entering[moved]}
+        leaving, entering, whole = entering, leaving, graph.in_capacity
+    moved = set(side)
+    while moved:
+        near = {_far_end(graph, n, outward) for vertex in moved for n in leaving[vertex]}
+        near |= {_far_end(graph, n, not outward) for vertex in moved for n in entering[vertex]}
+        moved = set()
         for vertex in sorted(near - core - rest):
             inside = sum(
                 graph.links[number].capacity
                 for number in entering[vertex]
                 if _far_end(graph, number, not outward) in side
             )
-            outside = sum(
+            outside = whole[vertex] - sum(
                 graph.links[number].capacity
                 for number in leaving[vertex]
-                if _far_end(graph, number, outward) not in side
+                if _far_end(graph, number, outward) in side
             )
             if outside < inside and vertex not in side:
                 side.add(vertex)
@@ -217,7 +220,7 @@ def _improved(
                 side.remove(vertex)
             else:
                 continue
-            waiting.append(vertex)
+            moved.add(vertex)
     return side
 
 

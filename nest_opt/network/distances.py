@@ -153,7 +153,7 @@ def _ps(seconds: Fraction) -> int:
 
 
 def _checked_sites(graph: LinkGraph) -> list[list[int]]:
-    sites = _sites(graph)
+    sites = sites_of(graph)
     if len(sites) > MAX_SITES:
         raise InstanceError(
             f"network: found {len(sites):,} places where devices hang on the graph, at most "
@@ -169,7 +169,8 @@ def _site_numbers(graph: LinkGraph, sites: list[list[int]]) -> Array:
     return found
 
 
-def _sites(graph: LinkGraph) -> list[list[int]]:
+def sites_of(graph: LinkGraph) -> list[list[int]]:
+    """Return the devices of every site: those that hang on one switch by equal links, else one."""
     found: dict[tuple[object, ...], list[int]] = {}
     for device in range(graph.device_count):
         key: tuple[object, ...] = ("alone", device)

@@ -132,6 +132,19 @@ class LinkGraph:
         return _by_vertex(len(self.names), (link.target for link in self.links))
 
     @cached_property
+    def out_capacity(self) -> tuple[Fraction, ...]:
+        """Per vertex, bytes/s of all links that leave it."""
+        return tuple(self._sum(numbers) for numbers in self.out_links)
+
+    @cached_property
+    def in_capacity(self) -> tuple[Fraction, ...]:
+        """Per vertex, bytes/s of all links that enter it."""
+        return tuple(self._sum(numbers) for numbers in self.in_links)
+
+    def _sum(self, numbers: tuple[int, ...]) -> Fraction:
+        return sum((self.links[number].capacity for number in numbers), Fraction(0))
+
+    @cached_property
     def latency_unit(self) -> int:
         """The q for which every latency is a whole number of 1/q seconds."""
         return lcm(*{link.latency_s.denominator for link in self.links}) if self.links else 1
