@@ -1,4 +1,4 @@
-"""Bounds on every plan of the free family, and proofs that none is below a target."""
+"""Bounds on every plan of the free family: the bound of the best group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,6 @@ from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.free_source import FreeSource
 from nest_opt.dp.passes import Passes, Stages
 from nest_opt.dp.search import NO_LIMIT, GroupQueue
-from nest_opt.dp.slabs import slabs
 from nest_opt.dp.source import Group
 from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.progress import Progress
@@ -33,32 +32,6 @@ class FreeBound:
     group: Group | None
     relaxed: int
     complete: bool
-
-
-@dataclass(frozen=True)
-class GroupProof:
-    """That no plan of a group is below a target: runs at a level, and limits of slabs of max Z."""
-
-    group: Group
-    level: int
-    sync_ps: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class FreeProof:
-    """What is shown of a target.
-
-    Attributes
-    ----------
-    proofs
-        Groups for which runs are needed, in the order of their cheaper bounds; for all that are
-        not named these are enough.
-    open
-        Groups that may have a plan below the target, each with its bound.
-    """
-
-    proofs: tuple[GroupProof, ...]
-    open: tuple[Group, ...]
 
 
 def free_bound(
@@ -116,50 +89,3 @@ def least_of(
         if found is not None:
             least, limit = found, found - 1
     return least
-
-
-def prove(
-    source: FreeSource,
-    target_ps: int,
-    with_dominated: bool = False,
-    progress: Progress | None = None,
-) -> FreeProof:
-    """Show that no plan of the family has a value below a target, group by group.
-
-    Parameters
-    ----------
-    source
-        The groups.
-    target_ps
-        The target.
-    with_dominated
-        Whether groups are looked at that have no better plans than others.
-    progress
-        Called with (groups done, groups, None).
-    """
-    proofs, left = [], []
-    queue = GroupQueue(source, with_dominated)
-    queue.fill()
-    while (group := queue.next(target_ps - 1)) is not None:
-        if progress:
-            progress(queue.done, queue.total, None)
-        proof = group_proof(source, group, target_ps)
-        if proof is not None:
-            proofs.append(proof)
-        else:
-            bound = group_bound_ps(source, group, target_ps - 1)
-            assert bound is not None
-            left.append(replace(group, bound_ps=bound))
-        queue.finish()
-    return FreeProof(tuple(proofs), tuple(left))
-
-
-def group_proof(source: FreeSource, group: Group, target_ps: int) -> GroupProof | None:
-    """Return a proof that a group has no plan below a target, of the first level with one."""
-    if group.schedule.is_interleaved:
-        return None
-    for level in source.levels:
-        limits = slabs(source.runs(group, level), source.group_weights(group), target_ps)
-        if limits is not None:
-            return GroupProof(group, level, limits)
-    return None
