@@ -73,7 +73,7 @@ def numbers(costs: Costs, at: Degrees) -> rows.Group:
             p = sorted(index[i] for i in c.layers)
             fixed |= set(range(p[0] + 1, p[-1] + 1))
         elif c.type == "forbidden-boundary":
-            fixed.add(index[c.after] + 1)
+            fixed |= {index[c.after] + 1} - {len(index)}
         elif c.type == "failure-domains":
             l = names.index(c.level)
             g = sizes[l]; n = -(-K // g)
@@ -81,7 +81,7 @@ def numbers(costs: Costs, at: Degrees) -> rows.Group:
             need = -(-at.stages * min(k.block_size for k in at.choices) // min(g, K))
             if at.replicas * need > n * c.at_most: possible = False
     own = tuple(choice(costs, at, k, sizes, top) for k in at.choices)
-    least_ex = exchange_time(table, at.choices[0], Sharding(at.zero, at.replicas, at.rounds), 0) if table.tied else 0
+    least_ex = min(exchange_time(table, k, Sharding(at.zero, at.replicas, at.rounds), 0) for k in at.choices)
     return rows.Group(
         at.stages, at.replicas, table.layer_count, K if possible else 0, rooms, own,
         tuple(in_flight(at.schedule, i, at.stages, at.rounds) for i in range(at.stages)),
@@ -101,7 +101,9 @@ def choice(costs, at, k, sizes, top):
     sh = Sharding(at.zero, at.replicas, at.rounds)
     pc = sharded_pair(table, pair, sh)
     L = table.layer_rows
+    own = table.own_rows(0, table.layer_count) if at.stages == 1 else L
     ex = lambda row: tuple(row[r] for r in L)
+    exo = lambda row: tuple(row[r] for r in own)
     modes = []
     for mode in RECOMPUTE_MODES:
         if mode not in pc.stash_bytes: continue
@@ -121,15 +123,14 @@ def choice(costs, at, k, sizes, top):
         for level in range(top + 1):
             f, s = 0, [0] * len(L)
             for cost in (run_sync(table, k, name, sh, level), between_sync(table, k, name, sh, least(h))):
-                if cost: f += cost.fixed_ps; s = [x + y for x, y in zip(s, ex(cost.row_ps))]
+                if cost: f += cost.fixed_ps; s = [x + y for x, y in zip(s, exo(cost.row_ps))]
             fixed.append(f); sync.append(tuple(s))
             r = round_times(table, pair, sh, [CopyLevels(level)] * 2, None, [name]) if sh.has_rounds else None
             rnd.append(ex(r) if r else (0,) * len(L))
-        holds = tuple(x > 0 for x in ex(pc.parameters[name]))
+        holds = tuple(x > 0 for x in exo(pc.parameters[name]))
         classes.append(rows.ClassCosts(tuple(fixed), tuple(sync), tuple(rnd), holds))
-    own = table.own_rows(0, table.layer_count)
-    return rows.Choice(k.block_size, torn, (spread[0], spread[1]), tuple(modes), ex(pc.states_bytes),
-        sum(pc.states_bytes[r] for r in own), tuple(pc.hop_ps[:top + 1]), ex(pc.backward_ps), ex(pc.weight_gradient_ps), *classes)
+    return rows.Choice(k.block_size, torn, (spread[0], spread[1]), tuple(modes), exo(pc.states_bytes),
+        tuple(pc.hop_ps[:top + 1]), ex(pc.backward_ps), ex(pc.weight_gradient_ps), *classes)
 
 
 def linear(program: rows.Program, limit: int, unit: float):
@@ -188,7 +189,7 @@ def polished(program, y, limit):
     return best
 
 
-def choose(group, program, x, c, bounds):
+def choose(group, prog, x, c, bounds):
     tol = 1e-6
     sup = [(a, w) for a, w in x if w > tol]
     for name, of in (("load", lambda a: a.load_ps), ("sync", lambda a: a.sync_ps)):
@@ -211,6 +212,18 @@ def choose(group, program, x, c, bounds):
     if best: return best[1], best[2]
     for n, v in c.items():
         if n not in ("load", "sync") and abs(v - round(v)) > tol: return n, int(v // 1)
+    for n in ("load", "sync"):
+        v = round(c[n])
+        if v > prog.columns[n].low + 1: return n, v - 1
+    have = {}
+    for of in prog.arcs:
+        for a in of:
+            for n, val in a.integers.items(): have.setdefault(n, set()).add(val)
+    got = {n: val for a, w in sup for n, val in a.integers.items()}
+    for kind in ("size", "hop", "spread", "torn", "end"):
+        for n, val in got.items():
+            if n.startswith(kind) and len(have[n]) > 1:
+                return n, val - 1 if min(have[n]) < val else val
     return None
 
 

@@ -60,8 +60,8 @@ class Choice:
         The least levels of a rank's dense and expert copies.
     modes
         What each recomputation mode costs.
-    states_bytes, all_states_bytes
-        By layer, and those of all layers in one stage.
+    states_bytes
+        By layer.
     hop_ps
         By level and cut.
     backward_ps, gradient_ps
@@ -75,7 +75,6 @@ class Choice:
     spread: tuple[int, int]
     modes: tuple[ModeCosts, ...]
     states_bytes: Row
-    all_states_bytes: int
     hop_ps: tuple[Row, ...]
     backward_ps: Row
     gradient_ps: Row
@@ -308,12 +307,16 @@ def _stage_arcs(
             if group.fixed_cuts & {low, high}:
                 continue
             hidden = group.hidden_weight * sum(choice.gradient_ps[low:high])
+            # Below this level no group holds a whole block of every replica.
+            packing = sum(max(rooms) < group.replicas * choice.devices for rooms in group.rooms)
             hop_in, hop_out = (
                 [row[cut] if there else 0 for row in choice.hop_ps]
                 for cut, there in ((low, stage > 0), (high, stage < last))
             )
             for torn in range(choice.torn, top + 1 if choice.devices > 1 else 1):
                 for spread, sync, more in _copies(group, choice, stage, low, high, torn):
+                    if max(spread, torn) < packing:
+                        continue
                     for hops in patterns:
                         worst = max(hop_in[one] + hop_out[other] for one, other in hops)
                         alone = times[torn] + hop_in[0] + hop_out[0]
@@ -339,8 +342,6 @@ def staircases(inner: Sequence[int], outer: Sequence[int]) -> Iterator[tuple[tup
 def _least_times(group: Group, choice: Choice, stage: int, low: int, high: int) -> Row | None:
     """Return by level the least time of layers under a mode that fits; None if none does."""
     states = sum(choice.states_bytes[low:high])
-    if (low, high) == (0, group.layers):
-        states = choice.all_states_bytes
     found = [
         [sum(row[low:high]) for row in mode.time_ps]
         for mode in choice.modes
@@ -397,16 +398,24 @@ def _add_counts(program: Program, group: Group, level: int, bounds: Bounds) -> N
                 program.add_row(f"both {stage} {one} {two}", 0, columns, (either, d), (both, d))
 
 
+def _hops(program: Program, level: int, run: range) -> dict[str, int]:
+    """Return the columns that count replicas with a hop at a level inside a run of stages."""
+    names = (f"hops {stage} {level}" for stage in run[:-1])
+    return {name: 1 for name in names if name in program.columns}
+
+
 def _apart(program: Program, level: int, *runs: range) -> dict[str, int]:
     """Return the columns that count what keeps runs of stages from being in one group each.
 
-    These are the hops inside, and torn blocks of one stage of each run.
+    These are the hops inside, and the torn blocks of one stage of each run.
     """
-    names = {f"hops {stage} {level}" for run in runs for stage in run[:-1]}
+    columns: dict[str, int] = {}
     for run in runs:
+        columns |= _hops(program, level, run)
         torn = [f"blocks {stage} {level}" for stage in run]
-        names |= set(torn[:1]) if program.columns.keys() >= set(torn) else set()
-    return {name: 1 for name in sorted(names) if name in program.columns}
+        if program.columns.keys() >= set(torn):
+            columns[torn[0]] = 1
+    return columns
 
 
 def _add_runs(program: Program, group: Group, level: int, rooms: Row) -> None:
@@ -450,50 +459,58 @@ def _add_packed(program: Program, group: Group, level: int, rooms: Row) -> None:
 
     These are stages with their copies below the level, and no torn block.
     """
-    d, stages = group.replicas, group.stages
+    d, stages = group.replicas, range(group.stages)
     least = [min(arc.devices for arc in arcs) for arcs in program.arcs]
     packed = {
         stage: some
         for stage, arcs in enumerate(program.arcs)
         if (some := [arc for arc in arcs if max(arc.spread, arc.torn) < level])
     }
+
+    def apart(taken: int, others: int) -> int:
+        """Return the replicas of a run that have no room beside what all blocks take."""
+        beside = max(rooms) - taken
+        return d if beside < 0 else d - min(d, beside // others) if others else 0
+
     for stage, arcs in packed.items():
-        beside = max(rooms) - d * least[stage]
-        for first, last in product(range(stage + 1), range(stage, stages)):
+        for first, last in product(stages[: stage + 1], stages[stage:]):
             others = sum(least[first : last + 1]) - least[stage]
-            far = d - (beside // others if others else d) if beside >= 0 else d
-            columns = _apart(program, level, range(first, last + 1))
-            if far > 0:
-                name = f"packed {stage} {first} {last} {level}"
-                program.add_row(name, 0, {n: 1 for n in columns if n[0] == "h"}, (arcs, -far))
+            far = [([arc], -apart(d * arc.devices, others)) for arc in arcs]
+            hops = _hops(program, level, range(first, last + 1))
+            if any(number for _, number in far):
+                program.add_row(f"packed {stage} {first} {last} {level}", 0, hops, *far)
     for one, two in combinations(packed, 2):
-        beside = max(rooms) - d * (least[one] + least[two])
-        others = sum(least[one + 1 : two])
-        far = d - (beside // others if others else d) if beside >= 0 else d
-        if far > 0:
-            columns = _apart(program, level, range(one, two + 1))
-            program.add_row(f"packed {one} {two} {level}", -far, {n: 1 for n in columns if n[0] == "h"},
-                            (packed[one], -far), (packed[two], -far))
+        number = apart(d * (least[one] + least[two]), sum(least[one + 1 : two]))
+        if number:
+            both = ((packed[one], -number), (packed[two], -number))
+            hops = _hops(program, level, range(one, two + 1))
+            program.add_row(f"packed {one} {two} {level}", -number, hops, *both)
+    # Of stages that cannot share a group, each takes one of its own.
     alone = 2 * d * min(least) > max(rooms)
-    for length, first in product(range(1, stages + 1), range(stages)):
-        for number in range(1, (stages - first) // length + 1):
-            runs = [range(first + length * k, first + length * (k + 1)) for k in range(number)]
-            size = min(sum(least[run[0] : run[-1] + 1]) for run in runs)
-            held = sum(room // size for room in rooms)
-            lost = {
-                stage: min(room // size - (room - d * least[stage]) // size
-                           for room in rooms if room >= d * least[stage])
-                for stage in packed
-                if stage not in range(first, first + length * number) and max(rooms) >= d * least[stage]
-            }
+    for length, first in product(range(1, group.stages + 1), stages):
+        for number in range(1, (group.stages - first) // length + 1):
+            runs = [stages[at : at + length] for at in range(first, group.stages, length)][:number]
+            size = min(sum(least[stage] for stage in run) for run in runs)
+            right = number * d - sum(room // size for room in rooms)
             columns = _apart(program, level, *runs)
-            right = number * d - held
             name = f"beside {first} {length} {number} {level}"
-            for stage, less in lost.items():
-                far = min(less, right + less)
-                if far > 0:
-                    program.add_row(f"{name} {stage}", max(0, right), columns, (packed[stage], -far))
-            if alone and len(lost) > 1 and right + sum(lost.values()) > 0:
-                program.add_row(name, right, columns, *((packed[s], -less) for s, less in lost.items()))
+
+            def lost(arc: Arc, size: int = size) -> int:
+                """Return by how much fewer runs groups hold if the arc's blocks take one."""
+                taken = d * arc.devices
+                return min(room // size - (room - taken) // size for room in rooms if room >= taken)
+
+            others = {
+                stage: [([arc], -lost(arc)) for arc in arcs]
+                for stage, arcs in packed.items()
+                if stage not in range(first, first + length * number) and any(map(lost, arcs))
+            }
+            for stage, parts in others.items():
+                cut = [(arcs, -min(-less, right - less)) for arcs, less in parts if right > less]
+                if cut:
+                    program.add_row(f"{name} {stage}", max(0, right), columns, *cut)
+            if alone and len(others) > 1:
+                every = [part for parts in others.values() for part in parts]
+                program.add_row(name, right, columns, *every)
             elif number > 1 and right > 0:
                 program.add_row(name, right, columns)
