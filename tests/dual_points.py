@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from nest_opt.certify.dual import Degrees, groups
+from nest_opt.certify.dual_groups import Degrees, groups
 from nest_opt.certify.dual_rows import Arc, Program
 from nest_opt.cost.table import ParameterClass
 from nest_opt.plan.evaluate import (
@@ -68,6 +68,14 @@ def spread_level(costs: Costs, placement: Placement, stage: int) -> int:
     )
 
 
+def largest_sync_ps(evaluation: Evaluation) -> int:
+    """Return the largest sync that the objective knows."""
+    if evaluation.objective == "bottleneck":
+        return 0
+    hides = evaluation.objective == "fill-drain"
+    return max(found.exposed_sync_ps if hides else found.sync_ps for found in evaluation.stages)
+
+
 class Point:
     """The point of a placement: an arc a stage, and values of columns.
 
@@ -75,8 +83,9 @@ class Point:
     """
 
     def __init__(
-        self, costs: Costs, program: Program, placement: Placement, evaluation: Evaluation
-    ) -> None:
+        self, costs: Costs, at: Degrees, program: Program, placement: Placement,
+        evaluation: Evaluation,
+    ) -> None:  # fmt: skip
         last = placement.stages - 1
         hops = [hop_levels(costs, placement, stage) for stage in range(last)]
         torn = [torn_levels(costs, placement, stage) for stage in range(last + 1)]
@@ -89,11 +98,14 @@ class Point:
             )  # fmt: skip
             spread = spread_level(costs, placement, stage)
             self.arcs.append(
-                _arc(program, placement, stage, found, levels, max(torn[stage]), spread)
+                _arc(
+                    program, at.choices.index(placement.configurations[stage]), stage, found,
+                    levels, max(torn[stage]), spread,
+                )
             )
         self.columns = {
             "load": max(arc.load_ps for arc in self.arcs),
-            "sync": max(arc.sync_ps for arc in self.arcs),
+            "sync": largest_sync_ps(evaluation),
         }
         for kind, levels_of in (("hops", hops), ("blocks", torn)):
             for stage, found_levels in enumerate(levels_of):
@@ -127,7 +139,7 @@ class Point:
 
 
 def _arc(
-    program: Program, placement: Placement, stage: int, found: StageEvaluation,
+    program: Program, choice: int, stage: int, found: StageEvaluation,
     levels: list[Hops], torn: int, spread: int,
 ) -> Arc:  # fmt: skip
     """Return the stage's arc: the one with the least level of copies that is not below its own."""
@@ -136,16 +148,15 @@ def _arc(
         one for one in levels
         if not any(one != two and one[0] <= two[0] and one[1] <= two[1] for two in levels)
     }  # fmt: skip
-    devices = placement.configurations[stage].block_size
     alike = [
         arc
         for arc in program.arcs[stage]
-        if (arc.low, arc.high, arc.devices, arc.torn, set(arc.hops))
-        == (low, high, devices, torn, worst)
+        if (arc.low, arc.high, arc.choice, arc.torn, set(arc.hops))
+        == (low, high, choice, torn, worst)
         and arc.spread >= spread
     ]
     assert alike, f"stage {stage}: no arc for {low}-{high} {sorted(worst)} {torn} {spread}"
-    return min(alike, key=lambda arc: (arc.spread, arc.cost_ps, arc.load_ps, arc.sync_ps))
+    return min(alike, key=lambda arc: arc.spread)
 
 
 def whole(program: Program, seed: int) -> dict[str, Fraction]:

@@ -2,7 +2,7 @@
 
 import random
 
-from nest_opt.certify.dual import Degrees
+from nest_opt.certify.dual_groups import Degrees
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import ListedMap, Placement
 from nest_opt.problem import Configuration

@@ -1,266 +1,319 @@
-"""LP-dual certificates of the free family: multipliers and splits for `dual_rows`."""
+"""Multipliers and splits that bound a group of the free family: what `dual_rows` is to confirm.
+
+Linear programs are solved in floating point, best bound first; their multipliers are rounded to
+small fractions and valued exactly. Nothing here has to be right for a bound to hold.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import count
+from math import ceil
 from typing import Any
 
 import numpy as np
 
-from nest_opt.certify import dual_rows as rows
-from nest_opt.cost.objective import objective_weights
-from nest_opt.cost.schedule import drains, in_flight, rounds_per_batch, runs
-from nest_opt.cost.sharding import (
-    CopyLevels, Sharding, between_sync, exchange_time, fits_replicas, round_times, run_sync,
-    sharded_pair,
-)
-from nest_opt.cost.table import CLASSES, copies, row_times
-from nest_opt.plan.evaluate import Costs
-from nest_opt.problem import Configuration, Zero
-from nest_opt.problem.profile import GROUPS, RECOMPUTE_MODES
-from nest_opt.problem.schedule import Schedule
-from nest_opt.solver.linear import LinearProgram, LinearSolution, solve_linear
+from nest_opt.certify.dual_rows import Arc, Bounds, Group, Program, build, dual_value
+from nest_opt.solver.linear import LinearProgram, solve_linear
+
+# Times in linear programs are in a unit that makes the limit this number.
+LIMIT = 1e5
+# What stands in for a point that is not there costs so much more than the limit: some room for
+# rounding where no point is below.
+MARGIN = 1e-5
+# Values of the solver below this are none.
+SMALL = 1e-6
+# Denominators of multipliers, tried in turn.
+DENOMINATORS = (1, 12, 1000, 10**6)
+# Of multipliers that are shares of a time, the least of them.
+LEAST_SHARE_DENOMINATOR = 1000
+# Rows and columns that are times.
+TIMES = ("load", "sync", "exposed", "work")
+
+Tree = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Degrees:
-    """What a group fixes."""
+class DualProof:
+    """What is proved of a group.
 
-    microbatch: int
-    choices: tuple[Configuration, ...]
-    rounds: int
-    replicas: int
-    stages: int
-    schedule: Schedule
-    zero: Zero
+    Attributes
+    ----------
+    bound_ps, root_ps
+        No placement of the group has an objective below this, with all splits and without any; at
+        most the limit.
+    tree
+        See `dual_rows.open_leaf`.
+    leaves, splits
+        Their numbers.
+    """
 
-
-def groups(costs: Costs) -> Iterator[Degrees]:
-    problem, table = costs.problem, costs.table
-    devices = problem.cluster.device_count
-    shared: dict[Any, list[Any]] = {}
-    for b, k in table.replicas:
-        shared.setdefault((b, problem.search.shared(k)), []).append((b, k))
-    for (b, _), members in shared.items():
-        for d in sorted({d for pair in members for d in table.replicas[pair]}):
-            choices = tuple(k for _, k in members if d in table.replicas[b, k])
-            m = rounds_per_batch(problem.job, b, choices[0].ep, d)
-            a = min(k.block_size for k in choices)
-            for S in range(1, min(table.layer_count, devices // (a * d)) + 1):
-                if problem.search.pp and S not in problem.search.pp:
-                    continue
-                for sch in problem.search.schedules:
-                    if not runs(sch, S, m) or sch.is_interleaved: continue
-                    for z in problem.zeros:
-                        if fits_replicas(z, d):
-                            yield Degrees(b, choices, m, d, S, sch, z)
+    bound_ps: int
+    root_ps: int
+    tree: Tree
+    leaves: int
+    splits: int
 
 
-def numbers(costs: Costs, at: Degrees) -> rows.Group:
-    problem, table = costs.problem, costs.table
-    K = problem.cluster.device_count
-    sizes = costs.network.group_sizes
-    top = sum(s < K for s in sizes)
-    rooms = tuple(tuple(min(s, K - f) for f in range(0, K, s)) for s in sizes[:top])
-    w = objective_weights(problem.job.objective, at.stages, at.rounds, at.schedule)
-    index = {name: i for i, name in enumerate(problem.model.ids)}
-    fixed = set(); floor = 0; possible = True
-    names = [l.name for l in problem.cluster.network.levels]
-    for c in problem.constraints:
-        if c.type == "colocation":
-            p = sorted(index[i] for i in c.layers)
-            fixed |= set(range(p[0] + 1, p[-1] + 1))
-        elif c.type == "forbidden-boundary":
-            fixed |= {index[c.after] + 1} - {len(index)}
-        elif c.type == "failure-domains":
-            l = names.index(c.level)
-            g = sizes[l]; n = -(-K // g)
-            if c.at_most < at.replicas: floor = max(floor, l + 1)
-            need = -(-at.stages * min(k.block_size for k in at.choices) // min(g, K))
-            if at.replicas * need > n * c.at_most: possible = False
-    own = tuple(choice(costs, at, k, sizes, top) for k in at.choices)
-    least_ex = min(exchange_time(table, k, Sharding(at.zero, at.replicas, at.rounds), 0) for k in at.choices)
-    return rows.Group(
-        at.stages, at.replicas, table.layer_count, K if possible else 0, rooms, own,
-        tuple(in_flight(at.schedule, i, at.stages, at.rounds) for i in range(at.stages)),
-        table.usable_bytes - table.reserve_bytes,
-        w.sum_weight, w.round_weight, w.fill_weight, w.hidden_weight, w.sync,
-        problem.job.objective == "fill-drain" and drains(at.schedule), least_ex, min(floor, top), frozenset(fixed), at.zero.instances == 1)
+@dataclass(frozen=True)
+class _Node:
+    """A program of the tree with what its linear relaxation has: values and weights of arcs."""
+
+    tree: Tree
+    bounds: Bounds
+    program: Program
+    weights: Sequence[tuple[Arc, float]]
+    columns: Mapping[str, float]
 
 
-def choice(costs, at, k, sizes, top):
-    table = costs.table
-    K = costs.problem.cluster.device_count
-    def least(n): return next(l for l, s in enumerate(sizes) if min(s, K) >= n)
-    kinds = [g for g in GROUPS if k.degree(g) > 1]
-    low = {g: least(k.degree(g)) for g in GROUPS}
-    torn = max(low.values())
-    pair = at.microbatch, k
-    sh = Sharding(at.zero, at.replicas, at.rounds)
-    pc = sharded_pair(table, pair, sh)
-    L = table.layer_rows
-    own = table.own_rows(0, table.layer_count) if at.stages == 1 else L
-    ex = lambda row: tuple(row[r] for r in L)
-    exo = lambda row: tuple(row[r] for r in own)
-    modes = []
-    for mode in RECOMPUTE_MODES:
-        if mode not in pc.stash_bytes: continue
-        times = []
-        for level in range(top + 1):
-            cands = [row_times(pc, k, [max(low[h], level) if h == g else low[h] for h in GROUPS])[mode] for g in kinds] if level > torn else []
-            cands = cands or [row_times(pc, k, [low[h] for h in GROUPS])[mode]]
-            times.append(ex(tuple(map(min, zip(*cands)))))
-        modes.append(rows.ModeCosts(tuple(times), ex(pc.stash_bytes[mode]), ex(pc.work_bytes[mode])))
-    classes = []
-    spread = []
-    for ci, name in enumerate(CLASSES):
-        inside = sh.inside(k, name)
-        spread.append(least(inside))
-        h = at.zero.runs(name)
-        fixed, sync, rnd = [], [], []
-        for level in range(top + 1):
-            f, s = 0, [0] * len(L)
-            for cost in (run_sync(table, k, name, sh, level), between_sync(table, k, name, sh, least(h))):
-                if cost: f += cost.fixed_ps; s = [x + y for x, y in zip(s, exo(cost.row_ps))]
-            fixed.append(f); sync.append(tuple(s))
-            r = round_times(table, pair, sh, [CopyLevels(level)] * 2, None, [name]) if sh.has_rounds else None
-            rnd.append(ex(r) if r else (0,) * len(L))
-        holds = tuple(x > 0 for x in exo(pc.parameters[name]))
-        classes.append(rows.ClassCosts(tuple(fixed), tuple(sync), tuple(rnd), holds))
-    return rows.Choice(k.block_size, torn, (spread[0], spread[1]), tuple(modes), exo(pc.states_bytes),
-        tuple(pc.hop_ps[:top + 1]), ex(pc.backward_ps), ex(pc.weight_gradient_ps), *classes)
+def prove(group: Group, limit_ps: int, most_splits: int) -> DualProof:
+    """Bound a group's placements by a tree, until it reaches a limit or has so many splits.
+
+    Raises
+    ------
+    SolverError
+        If HiGHS fails.
+    """
+    tree: Tree = {}
+    place = count()
+    heap: list[tuple[Fraction, int, _Node]] = []
+    leaves = 0
+
+    def add(into: Tree, bounds: Bounds, least: Fraction) -> None:
+        nonlocal leaves
+        leaves += 1
+        value, node = _relaxation(group, limit_ps, into, bounds)
+        if node is not None:
+            heappush(heap, (max(value, least), next(place), node))
+
+    add(tree, {}, Fraction(0))
+    root = heap[0][0] if heap else Fraction(limit_ps)
+    splits = 0
+    while heap and splits < most_splits:
+        split = _split(heap[0][2])
+        if split is None:
+            break
+        value, _, node = heappop(heap)
+        (name, at), splits, leaves = split, splits + 1, leaves - 1
+        low, high = node.bounds.get(name, (0, limit_ps))
+        node.tree.clear()
+        node.tree.update({"split": [name, at], "below": {}, "above": {}})
+        add(node.tree["below"], {**node.bounds, name: (low, at)}, value)
+        add(node.tree["above"], {**node.bounds, name: (at + 1, high)}, value)
+    bound = heap[0][0] if heap else Fraction(limit_ps)
+    return DualProof(
+        min(limit_ps, ceil(bound)), min(limit_ps, ceil(root)), tree, leaves, splits
+    )
 
 
-def linear(program: rows.Program, limit: int, unit: float):
-    cols = program.columns
-    names = list(program.right)
-    place = {n: i for i, n in enumerate(names)}
-    node = {}
-    cost, low, high, starts, idx, val = [], [], [], [0], [], []
-    def add(c, l, h, entries):
-        cost.append(c); low.append(l); high.append(h)
-        for r, v in entries: idx.append(r); val.append(v)
-        starts.append(len(idx))
-    scale = {n: (unit if n in ("load", "sync") else 1.0) for n in cols}
-    rscale = {n: (unit if n.startswith(("load", "sync", "work")) else 1.0) for n in names}
-    nn = len(names)
-    def nid(key):
-        return node.setdefault(key, nn + len(node))
-    arcs = []
-    for stage, of in enumerate(program.arcs):
-        for arc in of:
-            ent = [(place[n], v / rscale[n]) for n, v in arc.entries.items()]
-            ent.append((nid((stage, arc.tail)), -1.0 if stage else 1.0))
-            if stage + 1 < len(program.arcs): ent.append((nid((stage + 1, arc.head)), 1.0))
-            add(arc.cost_ps / unit, 0, 1, ent); arcs.append(arc)
-    boxes = {n: nid(("box", n)) for n in cols}
-    for n, col in cols.items():
-        add(col.cost * scale[n] / unit, col.low / scale[n], np.inf, [(place[r], v * scale[n] / rscale[r]) for r, v in col.entries.items()] + [(boxes[n], 1.0)])
-    base = {r: b for r, b in program.right.items()}
-    for n, col in cols.items():
-        for r, v in col.entries.items(): base[r] -= v * col.low
-    esc = limit * (1 + 1e-5) - sum(c.cost * c.low for c in cols.values())
-    add(esc / unit, 0, 1, [(place[r], b / rscale[r]) for r, b in base.items() if b] + [(boxes[n], (c.high - c.low) / scale[n]) for n, c in cols.items()] + [(nid((0, (0, 0))), 1.0)])
-    nrows = nn + len(node)
-    lower = np.zeros(nrows); upper = np.zeros(nrows)
-    for r, b in program.right.items(): lower[place[r]] = b / rscale[r]; upper[place[r]] = np.inf
-    for n, c in cols.items(): lower[boxes[n]] = -np.inf; upper[boxes[n]] = c.high / scale[n]
-    s0 = node[(0, (0, 0))]; lower[s0] = upper[s0] = 1
-    lp = LinearProgram(np.array(cost, float), np.array(low, float), np.array(high, float), lower, upper,
-        np.array(starts, np.int32), np.array(idx, np.int32), np.array(val, float))
-    sol = solve_linear(lp)
-    y = {n: max(0.0, sol.multipliers[place[n]]) * unit / rscale[n] for n in names}
-    return sol.value * unit, y, list(zip(arcs, sol.columns)), {n: sol.columns[len(arcs) + i] * scale[n] for i, n in enumerate(cols)}
+def _relaxation(
+    group: Group, limit_ps: int, into: Tree, bounds: Bounds
+) -> tuple[Fraction, _Node | None]:
+    """Write the best multipliers of a node's program; return it if they do not reach the limit."""
+    into["multipliers"] = {}
+    program = build(group, limit_ps, bounds)
+    value = dual_value(program, {})
+    if value is None or value > limit_ps - 1:
+        return Fraction(limit_ps), None
+    multipliers, weights, columns = _solved(program, limit_ps)
+    for denominator in DENOMINATORS:
+        rounded = dict(_rounded(multipliers, denominator))
+        found = dual_value(program, rounded)
+        if found is None or found > value:
+            value = Fraction(limit_ps) if found is None else found
+            into["multipliers"] = {name: _written(number) for name, number in rounded.items()}
+        if value > limit_ps - 1:
+            return Fraction(limit_ps), None
+    return value, _Node(into, bounds, program, weights, columns)
 
 
-def polished(program, y, limit):
-    """Best exact value over a few roundings."""
-    best = None
-    for den in (1, 2, 12, 1000, 10**5):
-        m = {}
-        for k, u in y.items():
-            f = Fraction(u).limit_denominator(max(den, 1000) if k.split()[0] in ("load", "sync", "work") else den)
-            if f > 0: m[k] = f
-        v = rows.dual_value(program, m)
-        if best is None or v > best[0]: best = (v, m)
-        if v > limit - 1: break
-    return best
+def _rounded(
+    multipliers: Mapping[str, float], denominator: int
+) -> Iterator[tuple[str, Fraction]]:
+    for name, number in multipliers.items():
+        shares = name.split()[0] in TIMES
+        limit = max(denominator, LEAST_SHARE_DENOMINATOR) if shares else denominator
+        value = Fraction(number).limit_denominator(limit)
+        if value > 0:
+            yield name, value
 
 
-def choose(group, prog, x, c, bounds):
-    tol = 1e-6
-    sup = [(a, w) for a, w in x if w > tol]
-    for name, of in (("load", lambda a: a.load_ps), ("sync", lambda a: a.sync_ps)):
-        v = c[name]
-        over = [of(a) for a, w in sup if of(a) > v * (1 + 1e-9) + 2]
-        if over: return name, min(over) - 1
-    best = None
-    dist = {}
-    for a, w in sup:
-        for n, val in a.integers.items():
-            dist.setdefault(n, {}); dist[n][val] = dist[n].get(val, 0) + w
-    order = {"hop": 0, "spread": 0, "torn": 0, "size": 1, "end": 2}
-    for n, ds in dist.items():
-        acc = 0
-        tot = sum(ds.values())
-        for val in sorted(ds)[:-1]:
-            acc += ds[val]
-            key = (order[n.split()[0]], abs(acc / tot - .5))
-            if best is None or key < best[0]: best = (key, n, val)
-    if best: return best[1], best[2]
-    for n, v in c.items():
-        if n not in ("load", "sync") and abs(v - round(v)) > tol: return n, int(v // 1)
-    for n in ("load", "sync"):
-        v = round(c[n])
-        if v > prog.columns[n].low + 1: return n, v - 1
-    have = {}
-    for of in prog.arcs:
-        for a in of:
-            for n, val in a.integers.items(): have.setdefault(n, set()).add(val)
-    got = {n: val for a, w in sup for n, val in a.integers.items()}
-    for kind in ("size", "hop", "spread", "torn", "end"):
-        for n, val in got.items():
-            if n.startswith(kind) and len(have[n]) > 1:
-                return n, val - 1 if min(have[n]) < val else val
+def _written(number: Fraction) -> int | str:
+    return number.numerator if number.denominator == 1 else str(number)
+
+
+def _solved(
+    program: Program, limit_ps: int
+) -> tuple[dict[str, float], list[tuple[Arc, float]], dict[str, float]]:
+    """Return multipliers of rows, weights of arcs and values of columns of the relaxation.
+
+    Beside the program's paths there is one that meets all rows by itself, at a cost above the
+    limit: so there is always a solution, and where it is that path, multipliers are
+    those that prove that no other one is below the limit.
+    """
+    unit = limit_ps / LIMIT
+    rows = {name: place for place, name in enumerate(program.right)}
+    units = {name: unit if name.split()[0] in TIMES else 1.0 for name in rows}
+    # After the rows, one for the most that each column can be, and one for each node.
+    boxes = {name: len(rows) + place for place, name in enumerate(program.columns)}
+    nodes: dict[tuple[int, tuple[int, int]], int] = {}
+
+    def node(stage: int, at: tuple[int, int]) -> int:
+        return nodes.setdefault((stage, at), len(rows) + len(boxes) + len(nodes))
+
+    source = node(0, (0, 0))
+    arcs = [arc for of_stage in program.arcs for arc in of_stage]
+    made = _Columns()
+    for arc in arcs:
+        entries = [(rows[name], number / units[name]) for name, number in arc.entries.items()]
+        entries.append((node(arc.stage, arc.tail), -1.0 if arc.stage else 1.0))
+        if arc.stage + 1 < len(program.arcs):
+            entries.append((node(arc.stage + 1, arc.head), 1.0))
+        made.add(arc.cost_ps / unit, 0.0, entries)
+    scales = {name: unit if name in TIMES else 1.0 for name in program.columns}
+    missing = dict(program.right)
+    for name, column in program.columns.items():
+        own = scales[name]
+        entries = [(rows[row], number * own / units[row]) for row, number in column.entries.items()]
+        made.add(column.cost * own / unit, column.low / own, [*entries, (boxes[name], 1.0)])
+        for row, number in column.entries.items():
+            missing[row] -= number * column.low
+    cost = limit_ps * (1 + MARGIN) - sum(c.cost * c.low for c in program.columns.values())
+    entries = [(rows[name], number / units[name]) for name, number in missing.items()]
+    entries += [(boxes[k], (c.high - c.low) / scales[k]) for k, c in program.columns.items()]
+    made.add(cost / unit, 0.0, [*entries, (source, 1.0)])
+    lower, upper = (np.zeros(len(rows) + len(boxes) + len(nodes)) for _ in range(2))
+    for name, place in rows.items():
+        lower[place], upper[place] = program.right[name] / units[name], np.inf
+    for name, place in boxes.items():
+        lower[place], upper[place] = -np.inf, program.columns[name].high / scales[name]
+    lower[source] = upper[source] = 1
+    found = solve_linear(made.program(lower, upper))
+    multipliers = {
+        name: float(found.multipliers[place]) * unit / units[name] for name, place in rows.items()
+    }
+    weights = list(zip(arcs, map(float, found.columns), strict=False))
+    values = {
+        name: float(found.columns[len(arcs) + place]) * scales[name]
+        for place, name in enumerate(program.columns)
+    }
+    return multipliers, weights, values
+
+
+class _Columns:
+    """Columns of a linear program, one by one."""
+
+    def __init__(self) -> None:
+        self._cost: list[float] = []
+        self._low: list[float] = []
+        self._starts = [0]
+        self._rows: list[int] = []
+        self._values: list[float] = []
+
+    def add(self, cost: float, low: float, entries: Sequence[tuple[int, float]]) -> None:
+        """Add a column without an upper bound."""
+        self._cost.append(cost)
+        self._low.append(low)
+        self._rows += [row for row, value in entries if value]
+        self._values += [value for _, value in entries if value]
+        self._starts.append(len(self._rows))
+
+    def program(self, lower: Any, upper: Any) -> LinearProgram:
+        """Return the program."""
+        return LinearProgram(
+            cost=np.array(self._cost),
+            low=np.array(self._low),
+            high=np.full(len(self._cost), np.inf),
+            lower=lower,
+            upper=upper,
+            starts=np.array(self._starts, np.int32),
+            rows=np.array(self._rows, np.int32),
+            values=np.array(self._values),
+        )
+
+
+def _split(node: _Node) -> tuple[str, int] | None:
+    """Return the integer and the value to split at; None if all of a node are settled."""
+    used = [(arc, weight) for arc, weight in node.weights if weight > SMALL]
+    return (
+        _split_of_largest(node, used)
+        or _split_of_halves(used)
+        or _split_of_counts(node)
+        or _split_of_ranges(node, used)
+    )
+
+
+def _split_of_largest(
+    node: _Node, used: Sequence[tuple[Arc, float]]
+) -> tuple[str, int] | None:
+    """Split below the least load, or sync, of the arcs in use whose own exceeds the largest."""
+    loads, syncs = [arc.load_ps for arc, _ in used], [arc.sync_ps for arc, _ in used]
+    for name, times in (("load", loads), ("sync", syncs)):
+        over = [time for time in times if time > node.columns[name] * (1 + 1e-9) + 2]
+        if over:
+            return name, min(over) - 1
     return None
 
 
-def prove(costs, at, limit, most=200, log=False):
-    group = numbers(costs, at)
-    if not group.devices: return limit, [], 0
-    tie = count()
-    heap = []
-    leaves = []
-    stuck = None
-    def node(bounds, known):
-        p = rows.build(group, limit, bounds)
-        if not any(p.arcs): leaves.append((limit, bounds, {})); return
-        v0 = rows.dual_value(p, {})
-        if v0 is None or v0 > limit - 1: leaves.append((limit, bounds, {})); return
-        v, y, x, c = linear(p, limit, limit / 1e5)
-        got = polished(p, y, limit)
-        if got[0] is None or got[0] > limit - 1:
-            leaves.append((limit, bounds, got[1])); return
-        heappush(heap, (max(got[0], known), next(tie), bounds, p, x, c, got))
-    node({}, 0)
-    splits = 0
-    root = heap[0][0] if heap else limit
-    while heap and splits < most:
-        value, _, bounds, p, x, c, got = heappop(heap)
-        s = choose(group, p, x, c, bounds)
-        if log: print("   ", splits, float(value) / limit, bounds, s, len(heap), flush=True)
-        if s is None:
-            for a, w in x:
-                if w > 1e-6: print(w, a)
-            print("STUCK", float(value)/limit, float(value)-limit, at, bounds, c)
-            return value, leaves, splits, root
-        splits += 1
-        n, val = s
-        dom = bounds.get(n)
-        if dom is None:
-            dom = (p.columns[n].low, p.columns[n].high) if n in p.columns else (0, 10**6)
-        node({**bounds, n: (dom[0], val)}, value)
-        node({**bounds, n: (val + 1, dom[1])}, value)
-    return (heap[0][0] if heap else limit), leaves, splits, root
+def _split_of_halves(used: Sequence[tuple[Arc, float]]) -> tuple[str, int] | None:
+    """Split an integer of a stage whose arcs in use differ in it, as evenly as there is one.
+
+    Levels first, then sizes, then cuts.
+    """
+    shares: dict[str, dict[int, float]] = {}
+    for arc, weight in used:
+        for name, value in arc.integers.items():
+            of_value = shares.setdefault(name, {})
+            of_value[value] = of_value.get(value, 0.0) + weight
+    choices = []
+    for name, of_value in shares.items():
+        total, below = sum(of_value.values()), 0.0
+        for value in sorted(of_value)[:-1]:
+            below += of_value[value]
+            kind = {"size": 1, "end": 2}.get(name.split()[0], 0)
+            choices.append((kind, abs(below / total - 0.5), name, value))
+    return min(choices)[2:] if choices else None
+
+
+def _split_of_counts(node: _Node) -> tuple[str, int] | None:
+    """Split a column that counts replicas and is not whole."""
+    for name, value in node.columns.items():
+        if name not in TIMES and abs(value - round(value)) > SMALL:
+            return name, int(value)
+    return None
+
+
+def _split_of_ranges(
+    node: _Node, used: Sequence[tuple[Arc, float]]
+) -> tuple[str, int] | None:
+    """Split where all is whole: rows say more the less is open, and rounding is no matter then."""
+    for name in ("load", "sync"):
+        value = round(node.columns[name])
+        if value > node.program.columns[name].low + 1:
+            return name, value - 1
+    values: dict[str, set[int]] = {}
+    for arc in (arc for arcs in node.program.arcs for arc in arcs):
+        for name, value in arc.integers.items():
+            values.setdefault(name, set()).add(value)
+    mine = {name: value for arc, _ in used for name, value in arc.integers.items()}
+    for kind in ("size", "hop", "spread", "torn", "end"):
+        for name, value in mine.items():
+            if name.startswith(kind) and len(values[name]) > 1:
+                return name, value - (min(values[name]) < value)
+    return None
+
+
+def even_share_ps(group: Group) -> int:
+    """Return a bound in closed form: all layers' least times, and an even share of them.
+
+    Enough for most groups, which then need no program.
+    """
+    plain = sum(
+        min(mode.time_ps[choice.torn][layer] for choice in group.choices for mode in choice.modes)
+        for layer in range(group.layers)
+    )
+    if group.hidden_weight:
+        return (group.round_weight + min(0, group.fill_weight)) * -(-plain // group.stages)
+    load = (group.round_weight + group.fill_weight) * -(-plain // group.stages)
+    return group.sum_weight * plain + load

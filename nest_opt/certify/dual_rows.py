@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, pairwise, product
 from math import lcm
+from typing import Any
 
 Row = tuple[int, ...]
 # Least and most of a node's integers, by name.
@@ -130,21 +131,28 @@ class Group:
     fixed_cuts: frozenset[int] = frozenset()
     one_run: bool = True
 
+    @property
+    def chooses_hidden(self) -> bool:
+        """Whether what hides a stage's sync depends on what the stages before it choose."""
+        return self.syncs and self.drains and len(self.choices) > 1
+
 
 @dataclass(frozen=True)
 class Arc:
-    """A stage: layers low, ..., high - 1, its choice, its levels, and what it takes.
+    """A stage: layers low, ..., high - 1, its configuration, its levels, and what it takes.
 
     Attributes
     ----------
-    devices
-        Of its block.
+    choice, devices
+        The place of its configuration, and the devices of its block.
     hops
         The (in, out) levels of replicas that no other replica exceeds in both.
     torn, spread
         The levels of the worst group of ranks in any replica, and of the dense copies.
     cost_ps, load_ps, sync_ps
-        w_sum f, w_round F + w_fill f, and Z.
+        w_sum f, w_round F + w_fill f, and Z, less what hides it at most.
+    full_sync_ps, backward_ps
+        Y, and the plain backward time.
     entries
         Its coefficients, by row.
     """
@@ -152,6 +160,7 @@ class Arc:
     stage: int
     low: int
     high: int
+    choice: int
     devices: int
     hops: tuple[tuple[int, int], ...]
     torn: int
@@ -159,6 +168,8 @@ class Arc:
     cost_ps: int
     load_ps: int
     sync_ps: int
+    full_sync_ps: int
+    backward_ps: int
     entries: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -219,19 +230,19 @@ def dual_value(program: Program, multipliers: Mapping[str, Fraction]) -> Fractio
 
     Any multipliers of at least 0 will do: the sum of multiplier * right side, plus what is least,
     over columns within their bounds and over paths, of cost less multiplier * entries. All of
-    it in integers, over one denominator.
+    it in integers, over one denominator. Those of rows that the program lacks count for nothing.
 
     Raises
     ------
     ValueError
-        If a multiplier is negative or of no row.
+        If a multiplier is negative.
     """
+    if any(value < 0 for value in multipliers.values()):
+        raise ValueError(f"multipliers: found {min(multipliers.values())}, at least 0 is needed")
     scale = lcm(*(value.denominator for value in multipliers.values()))
-    weight = {name: int(value * scale) for name, value in multipliers.items()}
-    for name, value in weight.items():
-        if value < 0 or name not in program.right:
-            raise ValueError(f"multiplier {name!r}: found {multipliers[name]}, a number of at "
-                             "least 0 for a row of the program is needed")  # fmt: skip
+    weight = {
+        name: int(value * scale) for name, value in multipliers.items() if name in program.right
+    }
 
     def rest(cost: int, entries: Mapping[str, int]) -> int:
         return scale * cost - sum(weight[row] * entries[row] for row in weight.keys() & entries)
@@ -249,6 +260,29 @@ def dual_value(program: Program, multipliers: Mapping[str, Fraction]) -> Fractio
                 ends[arc.head] = min(value, ends.get(arc.head, value))
         reached = ends
     return Fraction(total + min(reached.values()), scale) if reached else None
+
+
+def open_leaf(group: Group, limit_ps: int, tree: Any) -> tuple[Bounds, Fraction] | None:
+    """Return a leaf that leaves room for an objective below a limit, and its value; None if none.
+
+    A tree is `{"split": [name, v], "below": tree, "above": tree}`, the one for an integer of at
+    most v and the other for one of at least v + 1, or `{"multipliers": {row: number}}` with
+    integers and texts "p/q". Objectives are whole, so that more than limit - 1 will do.
+    """
+    nodes: list[tuple[Any, Bounds]] = [(tree, {})]
+    while nodes:
+        node, bounds = nodes.pop()
+        if "split" in node:
+            name, value = node["split"]
+            low, high = bounds.get(name, (0, limit_ps))
+            nodes.append((node["below"], {**bounds, name: (low, min(high, value))}))
+            nodes.append((node["above"], {**bounds, name: (max(low, value + 1), high)}))
+            continue
+        numbers = {row: Fraction(number) for row, number in node["multipliers"].items()}
+        found = dual_value(build(group, limit_ps, bounds), numbers)
+        if found is not None and found <= limit_ps - 1:
+            return bounds, found
+    return None
 
 
 def build(group: Group, limit_ps: int, bounds: Bounds) -> Program:
@@ -272,17 +306,23 @@ def build(group: Group, limit_ps: int, bounds: Bounds) -> Program:
          for stage in range(group.stages)],
         {"load": load, "sync": sync},
     )  # fmt: skip
-    if load.low > load.high or sync.low > sync.high or not all(program.arcs):
+    if not all(program.arcs):
         return Program([[]])
     for stage, arcs in enumerate(program.arcs):
         loads = [([arc], -max(0, arc.load_ps - load.low)) for arc in arcs]
         syncs = [([arc], -max(0, arc.sync_ps - sync.low)) for arc in arcs]
         program.add_row(f"load {stage}", load.low, {"load": 1}, *loads)
         program.add_row(f"sync {stage}", sync.low, {"sync": 1}, *syncs)
+        if group.chooses_hidden:
+            fulls = [([arc], -arc.full_sync_ps) for arc in arcs]
+            before = [([arc], arc.backward_ps) for some in program.arcs[:stage] for arc in some]
+            program.add_row(f"exposed {stage}", 0, {"sync": 1}, *fulls, *before)
     for level, rooms in enumerate(group.rooms, 1):
         _add_counts(program, group, level, bounds)
         _add_runs(program, group, level, rooms)
         _add_packed(program, group, level, rooms)
+    if any(column.low > column.high for column in program.columns.values()):
+        return Program([[]])
     if len(group.choices) > 1:
         every = [arc for arcs in program.arcs for arc in arcs]
         taken = [([arc], -group.replicas * arc.devices) for arc in every]
@@ -299,7 +339,8 @@ def _stage_arcs(
     top, last, n = len(group.rooms), group.stages - 1, group.layers
     inner, outer = (range(top + 1 if there else 1) for there in (stage > 0, stage < last))
     patterns = list(staircases(inner, outer))
-    for low, choice in product(range(stage, n) if stage else (0,), group.choices):
+    lows = range(stage, n - last + stage) if stage else (0,)
+    for low, (number, choice) in product(lows, enumerate(group.choices)):
         for high in range(low + 1, n - last + stage + 1) if stage < last else (n,):
             times = _least_times(group, choice, stage, low, high)
             if times is None:
@@ -307,6 +348,7 @@ def _stage_arcs(
             if group.fixed_cuts & {low, high}:
                 continue
             hidden = group.hidden_weight * sum(choice.gradient_ps[low:high])
+            backward = sum(choice.backward_ps[low:high])
             # Below this level no group holds a whole block of every replica.
             packing = sum(max(rooms) < group.replicas * choice.devices for rooms in group.rooms)
             hop_in, hop_out = (
@@ -314,7 +356,7 @@ def _stage_arcs(
                 for cut, there in ((low, stage > 0), (high, stage < last))
             )
             for torn in range(choice.torn, top + 1 if choice.devices > 1 else 1):
-                for spread, sync, more in _copies(group, choice, stage, low, high, torn):
+                for spread, full, sync, more in _copies(group, choice, stage, low, high, torn):
                     if max(spread, torn) < packing:
                         continue
                     for hops in patterns:
@@ -325,8 +367,8 @@ def _stage_arcs(
                         load = group.round_weight * time + group.fill_weight * fill
                         if load > most_load_ps or sync > most_sync_ps:
                             continue
-                        arc = Arc(stage, low, high, choice.devices, hops, torn, spread,
-                                  group.sum_weight * fill, load, sync)  # fmt: skip
+                        arc = Arc(stage, low, high, number, choice.devices, hops, torn, spread,
+                                  group.sum_weight * fill, load, sync, full, backward)  # fmt: skip
                         of_node = ((v, bounds.get(k, (v, v))) for k, v in arc.integers.items())
                         if all(least <= value <= most for value, (least, most) in of_node):
                             yield arc
@@ -355,26 +397,28 @@ def _least_times(group: Group, choice: Choice, stage: int, low: int, high: int) 
 
 def _copies(
     group: Group, choice: Choice, stage: int, low: int, high: int, torn: int
-) -> list[tuple[int, int, int]]:
-    """Return (level of dense copies, Z, time in a round), of equal ones the outermost level.
+) -> list[tuple[int, int, int, int]]:
+    """Return (level of dense copies, Y, Z, time in a round), of alike ones the outermost level.
 
-    Experts' copies are on the level of the dense ones where no block is torn there.
+    Experts' copies are on the level of the dense ones where no block is torn there. What hides Y
+    is that of the choice with the longest backward times; with one choice Y itself says no more.
     """
-    found: dict[tuple[int, int], int] = {}
+    found: dict[tuple[int, int, int], int] = {}
     dense, expert = choice.spread
     levels = range(max(dense, group.least_spread), len(group.rooms) + 1)
     hidden = max(sum(each.backward_ps[:low]) for each in group.choices) if group.drains else 0
     for level in levels if group.one_run else (dense,):
-        total = group.exchange_ps if group.stages > 1 and stage in (0, group.stages - 1) else 0
+        full = group.exchange_ps if group.stages > 1 and stage in (0, group.stages - 1) else 0
         time = 0
         other = level if group.one_run and torn < level else expert
         for costs, at in ((choice.dense, level), (choice.expert, other)):
             if any(costs.holds[low:high]):
-                total += costs.fixed_ps[at] + sum(costs.sync_ps[at][low:high])
+                full += costs.fixed_ps[at] + sum(costs.sync_ps[at][low:high])
                 time += sum(costs.round_ps[at][low:high])
-        sync = max(0, total - hidden) if group.syncs else 0
-        found[sync, time] = level if group.one_run else len(group.rooms)
-    return [(level, sync, time) for (sync, time), level in found.items()]
+        sync = max(0, full - hidden) if group.syncs else 0
+        alike = full if group.chooses_hidden else 0, sync, time
+        found[alike] = level if group.one_run else len(group.rooms)
+    return [(level, *alike) for alike, level in found.items()]
 
 
 def _add_counts(program: Program, group: Group, level: int, bounds: Bounds) -> None:
@@ -385,7 +429,8 @@ def _add_counts(program: Program, group: Group, level: int, bounds: Bounds) -> N
         torn = [arc for arc in arcs if arc.torn >= level]
         for name, some in ((f"hops {stage} {level}", far), (f"blocks {stage} {level}", torn)):
             if some:
-                program.columns[name] = Column(*bounds.get(name, (0, d)))
+                low, high = bounds.get(name, (0, d))
+                program.columns[name] = Column(max(0, low), min(high, d))
                 program.add_row(name, 0, {name: -1}, (some, d))
     for stage, other in product(range(1, group.stages - 1), range(1, level + 1)):
         for one, two in {(level, other), (other, level)}:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 import numpy.typing as npt
+from pyomo.common.tee import capture_output
 
 from nest_opt.errors import SolverError
 from nest_opt.solver.highs import THREADS, version
@@ -58,7 +59,9 @@ def solve_linear(program: LinearProgram) -> LinearSolution:
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_, lp.a_matrix_.index_ = program.starts, program.rows
     lp.a_matrix_.value_ = program.values
-    engine = highspy.Highs()  # type: ignore[no-untyped-call]
+    # The first one of a process prints its name, whatever its options.
+    with capture_output(capture_fd=True):
+        engine = highspy.Highs()  # type: ignore[no-untyped-call]
     engine.setOptionValue("output_flag", False)
     engine.setOptionValue("threads", THREADS)
     for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
