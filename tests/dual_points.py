@@ -99,8 +99,13 @@ class Point:
             spread = spread_level(costs, placement, stage)
             self.arcs.append(
                 _arc(
-                    program, at.choices.index(placement.configurations[stage]), stage, found,
-                    levels, max(torn[stage]), spread,
+                    program,
+                    at.choices.index(placement.configurations[stage]),
+                    stage,
+                    found,
+                    levels,
+                    max(torn[stage]),
+                    spread,
                 )
             )
         self.columns = {
@@ -159,7 +164,7 @@ def _arc(
     return min(alike, key=lambda arc: arc.spread)
 
 
-def whole(program: Program, seed: int) -> dict[str, Fraction]:
+def some_multipliers(program: Program, seed: int) -> dict[str, Fraction]:
     """Return some multipliers, of no meaning, for every third row."""
     names = [name for place, name in enumerate(program.right) if (place + seed) % 3 == 0]
     return {name: Fraction(1 + (7 * seed + place) % 5, 4) for place, name in enumerate(names)}

@@ -20,7 +20,7 @@ ALLOWED = {
     "simulate": {"errors", "problem", "plan"},
     "models": {"errors", "problem"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
-    "certify": {"errors", "problem", "network", "cost", "plan"},
+    "certify": {"errors", "problem", "network", "cost", "plan", "solver"},
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},

@@ -29,7 +29,7 @@ DENOMINATORS = (1, 12, 1000, 10**6)
 # Of multipliers that are shares of a time, the least of them.
 LEAST_SHARE_DENOMINATOR = 1000
 # Rows and columns that are times.
-TIMES = ("load", "sync", "exposed", "work")
+TIMES = ("load", "sync", "work")
 
 Tree = dict[str, Any]
 
@@ -102,9 +102,7 @@ def prove(group: Group, limit_ps: int, most_splits: int) -> DualProof:
         add(node.tree["below"], {**node.bounds, name: (low, at)}, value)
         add(node.tree["above"], {**node.bounds, name: (at + 1, high)}, value)
     bound = heap[0][0] if heap else Fraction(limit_ps)
-    return DualProof(
-        min(limit_ps, ceil(bound)), min(limit_ps, ceil(root)), tree, leaves, splits
-    )
+    return DualProof(min(limit_ps, ceil(bound)), min(limit_ps, ceil(root)), tree, leaves, splits)
 
 
 def _relaxation(
@@ -128,9 +126,7 @@ def _relaxation(
     return value, _Node(into, bounds, program, weights, columns)
 
 
-def _rounded(
-    multipliers: Mapping[str, float], denominator: int
-) -> Iterator[tuple[str, Fraction]]:
+def _rounded(multipliers: Mapping[str, float], denominator: int) -> Iterator[tuple[str, Fraction]]:
     for name, number in multipliers.items():
         shares = name.split()[0] in TIMES
         limit = max(denominator, LEAST_SHARE_DENOMINATOR) if shares else denominator
@@ -244,9 +240,7 @@ def _split(node: _Node) -> tuple[str, int] | None:
     )
 
 
-def _split_of_largest(
-    node: _Node, used: Sequence[tuple[Arc, float]]
-) -> tuple[str, int] | None:
+def _split_of_largest(node: _Node, used: Sequence[tuple[Arc, float]]) -> tuple[str, int] | None:
     """Split below the least load, or sync, of the arcs in use whose own exceeds the largest."""
     loads, syncs = [arc.load_ps for arc, _ in used], [arc.sync_ps for arc, _ in used]
     for name, times in (("load", loads), ("sync", syncs)):
@@ -284,9 +278,7 @@ def _split_of_counts(node: _Node) -> tuple[str, int] | None:
     return None
 
 
-def _split_of_ranges(
-    node: _Node, used: Sequence[tuple[Arc, float]]
-) -> tuple[str, int] | None:
+def _split_of_ranges(node: _Node, used: Sequence[tuple[Arc, float]]) -> tuple[str, int] | None:
     """Split where all is whole: rows say more the less is open, and rounding is no matter then."""
     for name in ("load", "sync"):
         value = round(node.columns[name])

@@ -10,6 +10,7 @@ them, nothing here trusts them. Standard library alone, integers and fractions.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, pairwise, product
 from math import lcm
 from typing import Any
@@ -131,11 +132,6 @@ class Group:
     fixed_cuts: frozenset[int] = frozenset()
     one_run: bool = True
 
-    @property
-    def chooses_hidden(self) -> bool:
-        """Whether what hides a stage's sync depends on what the stages before it choose."""
-        return self.syncs and self.drains and len(self.choices) > 1
-
 
 @dataclass(frozen=True)
 class Arc:
@@ -150,9 +146,7 @@ class Arc:
     torn, spread
         The levels of the worst group of ranks in any replica, and of the dense copies.
     cost_ps, load_ps, sync_ps
-        w_sum f, w_round F + w_fill f, and Z, less what hides it at most.
-    full_sync_ps, backward_ps
-        Y, and the plain backward time.
+        w_sum f, w_round F + w_fill f, and Z.
     entries
         Its coefficients, by row.
     """
@@ -168,8 +162,6 @@ class Arc:
     cost_ps: int
     load_ps: int
     sync_ps: int
-    full_sync_ps: int
-    backward_ps: int
     entries: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -313,10 +305,6 @@ def build(group: Group, limit_ps: int, bounds: Bounds) -> Program:
         syncs = [([arc], -max(0, arc.sync_ps - sync.low)) for arc in arcs]
         program.add_row(f"load {stage}", load.low, {"load": 1}, *loads)
         program.add_row(f"sync {stage}", sync.low, {"sync": 1}, *syncs)
-        if group.chooses_hidden:
-            fulls = [([arc], -arc.full_sync_ps) for arc in arcs]
-            before = [([arc], arc.backward_ps) for some in program.arcs[:stage] for arc in some]
-            program.add_row(f"exposed {stage}", 0, {"sync": 1}, *fulls, *before)
     for level, rooms in enumerate(group.rooms, 1):
         _add_counts(program, group, level, bounds)
         _add_runs(program, group, level, rooms)
@@ -336,49 +324,59 @@ def _stage_arcs(
     group: Group, stage: int, bounds: Bounds, most_load_ps: int, most_sync_ps: int
 ) -> Iterator[Arc]:
     """Yield every arc of a stage that is within bounds."""
-    top, last, n = len(group.rooms), group.stages - 1, group.layers
-    inner, outer = (range(top + 1 if there else 1) for there in (stage > 0, stage < last))
-    patterns = list(staircases(inner, outer))
+    last, n = group.stages - 1, group.layers
     lows = range(stage, n - last + stage) if stage else (0,)
-    for low, (number, choice) in product(lows, enumerate(group.choices)):
+    hidden_ps = _most_hidden_ps(group, stage, bounds)
+    for low, number in product(lows, range(len(group.choices))):
         for high in range(low + 1, n - last + stage + 1) if stage < last else (n,):
-            times = _least_times(group, choice, stage, low, high)
+            times = _least_times(group, group.choices[number], stage, low, high)
             if times is None:
                 break
             if group.fixed_cuts & {low, high}:
                 continue
-            hidden = group.hidden_weight * sum(choice.gradient_ps[low:high])
-            backward = sum(choice.backward_ps[low:high])
-            # Below this level no group holds a whole block of every replica.
-            packing = sum(max(rooms) < group.replicas * choice.devices for rooms in group.rooms)
-            hop_in, hop_out = (
-                [row[cut] if there else 0 for row in choice.hop_ps]
-                for cut, there in ((low, stage > 0), (high, stage < last))
-            )
-            for torn in range(choice.torn, top + 1 if choice.devices > 1 else 1):
-                for spread, full, sync, more in _copies(group, choice, stage, low, high, torn):
-                    if max(spread, torn) < packing:
-                        continue
-                    for hops in patterns:
-                        worst = max(hop_in[one] + hop_out[other] for one, other in hops)
-                        alone = times[torn] + hop_in[0] + hop_out[0]
-                        time = max(times[choice.torn] + worst, alone) + more
-                        fill = max(0, time - hidden)
-                        load = group.round_weight * time + group.fill_weight * fill
-                        if load > most_load_ps or sync > most_sync_ps:
-                            continue
-                        arc = Arc(stage, low, high, number, choice.devices, hops, torn, spread,
-                                  group.sum_weight * fill, load, sync, full, backward)  # fmt: skip
-                        of_node = ((v, bounds.get(k, (v, v))) for k, v in arc.integers.items())
-                        if all(least <= value <= most for value, (least, most) in of_node):
-                            yield arc
+            for arc in _interval_arcs(group, stage, low, high, number, times, hidden_ps[low]):
+                if arc.load_ps > most_load_ps or arc.sync_ps > most_sync_ps:
+                    continue
+                of_node = [(v, bounds[k]) for k, v in arc.integers.items() if k in bounds]
+                if all(least <= value <= most for value, (least, most) in of_node):
+                    yield arc
 
 
-def staircases(inner: Sequence[int], outer: Sequence[int]) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yield every set of pairs (in, out) of which none exceeds another in both."""
-    for size in range(1, min(len(inner), len(outer)) + 1):
-        for ins, outs in product(combinations(inner, size), combinations(outer, size)):
-            yield tuple(zip(ins, reversed(outs), strict=True))
+def _interval_arcs(
+    group: Group, stage: int, low: int, high: int, number: int, times: Row, hidden_ps: int
+) -> Iterator[Arc]:
+    """Yield the arcs of a stage with some layers in a configuration, at all levels."""
+    choice, top, last = group.choices[number], len(group.rooms), group.stages - 1
+    hop_in = [row[low] for row in choice.hop_ps] if stage else [0]
+    hop_out = [row[high] for row in choice.hop_ps] if stage < last else [0]
+    patterns = [
+        (hops, max(hop_in[one] + hop_out[other] for one, other in hops))
+        for hops in staircases(len(hop_in), len(hop_out))
+    ]
+    hidden = group.hidden_weight * sum(choice.gradient_ps[low:high])
+    # Below this level no group holds a whole block of every replica.
+    packing = sum(max(rooms) < group.replicas * choice.devices for rooms in group.rooms)
+    for torn in range(choice.torn, top + 1 if choice.devices > 1 else 1):
+        alone = times[torn] + hop_in[0] + hop_out[0]
+        for spread, sync, more in _copies(group, choice, stage, low, high, torn, hidden_ps):
+            for hops, worst in patterns if max(spread, torn) >= packing else ():
+                time = max(times[choice.torn] + worst, alone) + more
+                fill = max(0, time - hidden)
+                load = group.round_weight * time + group.fill_weight * fill
+                yield Arc(
+                    stage, low, high, number, choice.devices, hops, torn, spread,
+                    group.sum_weight * fill, load, sync,
+                )  # fmt: skip
+
+
+@cache
+def staircases(inner: int, outer: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return every set of pairs (in, out) of so many levels, none of which exceeds another."""
+    return tuple(
+        tuple(zip(ins, reversed(outs), strict=True))
+        for size in range(1, min(inner, outer) + 1)
+        for ins, outs in product(combinations(range(inner), size), combinations(range(outer), size))
+    )
 
 
 def _least_times(group: Group, choice: Choice, stage: int, low: int, high: int) -> Row | None:
@@ -396,29 +394,37 @@ def _least_times(group: Group, choice: Choice, stage: int, low: int, high: int) 
 
 
 def _copies(
-    group: Group, choice: Choice, stage: int, low: int, high: int, torn: int
-) -> list[tuple[int, int, int, int]]:
-    """Return (level of dense copies, Y, Z, time in a round), of alike ones the outermost level.
+    group: Group, choice: Choice, stage: int, low: int, high: int, torn: int, hidden_ps: int
+) -> list[tuple[int, int, int]]:
+    """Return (level of dense copies, Z, time in a round), of equal ones the outermost level.
 
-    Experts' copies are on the level of the dense ones where no block is torn there. What hides Y
-    is that of the choice with the longest backward times; with one choice Y itself says no more.
+    Experts' copies are on the level of the dense ones where no block is torn there.
     """
-    found: dict[tuple[int, int, int], int] = {}
+    found: dict[tuple[int, int], int] = {}
     dense, expert = choice.spread
     levels = range(max(dense, group.least_spread), len(group.rooms) + 1)
-    hidden = max(sum(each.backward_ps[:low]) for each in group.choices) if group.drains else 0
     for level in levels if group.one_run else (dense,):
-        full = group.exchange_ps if group.stages > 1 and stage in (0, group.stages - 1) else 0
+        total = group.exchange_ps if group.stages > 1 and stage in (0, group.stages - 1) else 0
         time = 0
         other = level if group.one_run and torn < level else expert
         for costs, at in ((choice.dense, level), (choice.expert, other)):
             if any(costs.holds[low:high]):
-                full += costs.fixed_ps[at] + sum(costs.sync_ps[at][low:high])
+                total += costs.fixed_ps[at] + sum(costs.sync_ps[at][low:high])
                 time += sum(costs.round_ps[at][low:high])
-        sync = max(0, full - hidden) if group.syncs else 0
-        alike = full if group.chooses_hidden else 0, sync, time
-        found[alike] = level if group.one_run else len(group.rooms)
-    return [(level, *alike) for alike, level in found.items()]
+        sync = max(0, total - hidden_ps) if group.syncs else 0
+        found[sync, time] = level if group.one_run else len(group.rooms)
+    return [(level, sync, time) for (sync, time), level in found.items()]
+
+
+def _most_hidden_ps(group: Group, stage: int, bounds: Bounds) -> list[int]:
+    """Return by cut the longest backward time of the layers before, in what their stages may be."""
+    every = (0, max(choice.devices for choice in group.choices))
+    sizes = [bounds.get(f"size {before}", every) for before in range(stage)]
+    rows = [choice.backward_ps for choice in group.choices
+            if any(low <= choice.devices <= high for low, high in sizes)]  # fmt: skip
+    if not group.drains or not rows:
+        return [0] * group.layers
+    return [max(sum(row[:low]) for row in rows) for low in range(group.layers)]
 
 
 def _add_counts(program: Program, group: Group, level: int, bounds: Bounds) -> None:
@@ -500,62 +506,78 @@ def segments(points: Mapping[int, int]) -> Iterator[tuple[int, int]]:
 
 
 def _add_packed(program: Program, group: Group, level: int, rooms: Row) -> None:
-    """Add what room a stage leaves that has all its blocks in one group.
+    """Add what room a stage leaves whose blocks are all in one group.
 
-    These are stages with their copies below the level, and no torn block.
+    So they are where its copies are below the level and no block is torn.
     """
-    d, stages = group.replicas, range(group.stages)
+    d, stages, room = group.replicas, range(group.stages), max(rooms)
     least = [min(arc.devices for arc in arcs) for arcs in program.arcs]
     packed = {
         stage: some
         for stage, arcs in enumerate(program.arcs)
         if (some := [arc for arc in arcs if max(arc.spread, arc.torn) < level])
     }
-
-    def apart(taken: int, others: int) -> int:
-        """Return the replicas of a run that have no room beside what all blocks take."""
-        beside = max(rooms) - taken
-        return d if beside < 0 else d - min(d, beside // others) if others else 0
-
     for stage, arcs in packed.items():
         for first, last in product(stages[: stage + 1], stages[stage:]):
             others = sum(least[first : last + 1]) - least[stage]
-            far = [([arc], -apart(d * arc.devices, others)) for arc in arcs]
-            hops = _hops(program, level, range(first, last + 1))
+            far = [([arc], -_without_room(d, room - d * arc.devices, others)) for arc in arcs]
             if any(number for _, number in far):
+                hops = _hops(program, level, range(first, last + 1))
                 program.add_row(f"packed {stage} {first} {last} {level}", 0, hops, *far)
     for one, two in combinations(packed, 2):
-        number = apart(d * (least[one] + least[two]), sum(least[one + 1 : two]))
+        beside = room - d * (least[one] + least[two])
+        number = _without_room(d, beside, sum(least[one + 1 : two]))
         if number:
             both = ((packed[one], -number), (packed[two], -number))
             hops = _hops(program, level, range(one, two + 1))
             program.add_row(f"packed {one} {two} {level}", -number, hops, *both)
-    # Of stages that cannot share a group, each takes one of its own.
-    alone = 2 * d * min(least) > max(rooms)
     for length, first in product(range(1, group.stages + 1), stages):
-        for number in range(1, (group.stages - first) // length + 1):
-            runs = [stages[at : at + length] for at in range(first, group.stages, length)][:number]
-            size = min(sum(least[stage] for stage in run) for run in runs)
-            right = number * d - sum(room // size for room in rooms)
-            columns = _apart(program, level, *runs)
-            name = f"beside {first} {length} {number} {level}"
+        for last in range(first + length, group.stages + 1, length):
+            runs = [stages[at : at + length] for at in range(first, last, length)]
+            _add_beside(program, group, level, rooms, runs, packed)
 
-            def lost(arc: Arc, size: int = size) -> int:
-                """Return by how much fewer runs groups hold if the arc's blocks take one."""
-                taken = d * arc.devices
-                return min(room // size - (room - taken) // size for room in rooms if room >= taken)
 
-            others = {
-                stage: [([arc], -lost(arc)) for arc in arcs]
-                for stage, arcs in packed.items()
-                if stage not in range(first, first + length * number) and any(map(lost, arcs))
-            }
-            for stage, parts in others.items():
-                cut = [(arcs, -min(-less, right - less)) for arcs, less in parts if right > less]
-                if cut:
-                    program.add_row(f"{name} {stage}", max(0, right), columns, *cut)
-            if alone and len(others) > 1:
-                every = [part for parts in others.values() for part in parts]
-                program.add_row(name, right, columns, *every)
-            elif number > 1 and right > 0:
-                program.add_row(name, right, columns)
+def _without_room(replicas: int, beside: int, size: int) -> int:
+    """Return the replicas for which there is no room of a size beside what is taken."""
+    if beside < 0:
+        return replicas
+    return max(0, replicas - beside // size) if size else 0
+
+
+def _add_beside(
+    program: Program, group: Group, level: int, rooms: Row, runs: Sequence[range],
+    packed: Mapping[int, Sequence[Arc]],
+) -> None:  # fmt: skip
+    """Add how many runs, each in one group, the groups hold beside stages that are packed.
+
+    The runs are of equally many stages, one after another, and the stages are no part of them.
+    """
+    d = group.replicas
+    least = [min(arc.devices for arc in arcs) for arcs in program.arcs]
+    size = min(sum(least[stage] for stage in run) for run in runs)
+    right = len(runs) * d - sum(room // size for room in rooms)
+    columns = _apart(program, level, *runs)
+    name = f"beside {runs[0][0]} {len(runs[0])} {len(runs)} {level}"
+
+    def lost(arc: Arc) -> int:
+        """Return by how many runs a group holds fewer, at least, that holds the arc's blocks."""
+        taken = d * arc.devices
+        return min(room // size - (room - taken) // size for room in rooms if room >= taken)
+
+    losses = {
+        stage: [([arc], -lost(arc)) for arc in arcs]
+        for stage, arcs in packed.items()
+        if not any(stage in run for run in runs)
+    }
+    for stage, parts in losses.items():
+        # Where nothing is asked of the runs without the stage, less is lost to them.
+        cut = [(arcs, -min(-less, right - less)) for arcs, less in parts if min(right, 0) > less]
+        if cut:
+            program.add_row(f"{name} {stage}", max(0, right), columns, *cut)
+    # Stages that cannot share a group take one each.
+    if len(losses) > 1 and 2 * d * min(least) > max(rooms):
+        program.add_row(
+            name, right, columns, *(part for parts in losses.values() for part in parts)
+        )
+    elif len(runs) > 1 and right > 0:
+        program.add_row(name, right, columns)

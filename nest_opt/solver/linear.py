@@ -70,7 +70,9 @@ def solve_linear(program: LinearProgram) -> LinearSolution:
     engine.run()
     status = engine.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
-        raise SolverError(f"linear program: HiGHS ended with status {status.name}: scale its numbers")
+        raise SolverError(
+            f"linear program: HiGHS ended with status {status.name}: scale its numbers"
+        )
     found = engine.getSolution()
     return LinearSolution(
         float(engine.getInfo().objective_function_value),
