@@ -14,11 +14,12 @@ from free_zero_instances import free_zero_data
 from random_maps import random_placement
 from tied_instances import tied_free_data
 
-from nest_opt import InstanceError, Problem, exact
+from nest_opt import InstanceError, Problem
 from nest_opt.certify import dual_rows
 from nest_opt.certify.dual import DualProof, even_share_ps, prove
 from nest_opt.certify.dual_groups import Degrees, group_numbers, groups
 from nest_opt.certify.dual_rows import Arc, Column, Program, dual_value, open_leaf
+from nest_opt.milp.exact import exact
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.placement import Placement
@@ -189,7 +190,7 @@ def proofs(costs: Costs, limit_ps: int, most_splits: int) -> dict[Degrees, DualP
 def test_bounds_are_at_most_the_optimum_and_mostly_reach_it() -> None:
     """Whatever the limit; with the optimum as limit, trees of few splits mostly prove it."""
     reached = compared = 0
-    for seed in range(0, 24, 2):
+    for seed in range(0, 16, 2):
         problem = random_problem("plain", seed)
         try:
             best = exact(problem, family="free").value_ps
@@ -203,7 +204,7 @@ def test_bounds_are_at_most_the_optimum_and_mostly_reach_it() -> None:
         close = proofs(costs, best, 40)
         compared += 1
         reached += all(proof.bound_ps == best for proof in close.values())
-    assert compared >= 8
+    assert compared >= 5
     assert reached >= compared // 2
 
 
@@ -235,16 +236,16 @@ def leaves(tree: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_tampered_trees_prove_nothing(slow: tuple[int, dual_rows.Group, DualProof]) -> None:
-    """Without a leaf's multipliers, with one of them doubled, or another split, a leaf is open."""
+    """Without a leaf's multipliers, with half or twice of them, or another split, a leaf is open."""
     best, group, proof = slow
-    (leaf, *_) = [leaf for leaf in leaves(proof.tree) if leaf["multipliers"]]
+    *_, leaf = [leaf for leaf in leaves(proof.tree) if leaf["multipliers"]]
     kept = dict(leaf["multipliers"])
     leaf["multipliers"] = {}
     assert open_leaf(group, best, proof.tree) is not None
-    row = max(kept, key=lambda name: Fraction(kept[name]))
-    leaf["multipliers"] = {**kept, row: str(2 * Fraction(kept[row]))}
-    assert open_leaf(group, best, proof.tree) is not None
-    leaf["multipliers"] = {**kept, row: "-1"}
+    for factor in (Fraction(1, 2), 2):
+        leaf["multipliers"] = {row: str(factor * Fraction(kept[row])) for row in kept}
+        assert open_leaf(group, best, proof.tree) is not None
+    leaf["multipliers"] = {row: "-1" for row in kept}
     with pytest.raises(ValueError, match="at least 0 is needed"):
         open_leaf(group, best, proof.tree)
     leaf["multipliers"] = kept
