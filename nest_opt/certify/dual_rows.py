@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, pairwise, product
+from itertools import accumulate, combinations, pairwise, product
 from math import lcm
 from typing import Any
 
@@ -417,14 +417,14 @@ def _copies(
 
 
 def _most_hidden_ps(group: Group, stage: int, bounds: Bounds) -> list[int]:
-    """Return by cut the longest backward time of the layers before, in what their stages may be."""
+    """Return by cut the backward times of the layers before, each the longest it may be there."""
     every = (0, max(choice.devices for choice in group.choices))
     sizes = [bounds.get(f"size {before}", every) for before in range(stage)]
     rows = [choice.backward_ps for choice in group.choices
             if any(low <= choice.devices <= high for low, high in sizes)]  # fmt: skip
     if not group.drains or not rows:
         return [0] * group.layers
-    return [max(sum(row[:low]) for row in rows) for low in range(group.layers)]
+    return [0, *accumulate(map(max, zip(*rows, strict=True)))]
 
 
 def _add_counts(program: Program, group: Group, level: int, bounds: Bounds) -> None:
