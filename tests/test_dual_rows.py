@@ -236,7 +236,7 @@ def leaves(tree: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_tampered_trees_prove_nothing(slow: tuple[int, dual_rows.Group, DualProof]) -> None:
-    """Without a leaf's multipliers, with half or twice of them, or another split, a leaf is open."""
+    """Without a leaf's multipliers, with half or twice of them, or a wrong split, one is open."""
     best, group, proof = slow
     *_, leaf = [leaf for leaf in leaves(proof.tree) if leaf["multipliers"]]
     kept = dict(leaf["multipliers"])
@@ -245,7 +245,7 @@ def test_tampered_trees_prove_nothing(slow: tuple[int, dual_rows.Group, DualProo
     for factor in (Fraction(1, 2), 2):
         leaf["multipliers"] = {row: str(factor * Fraction(kept[row])) for row in kept}
         assert open_leaf(group, best, proof.tree) is not None
-    leaf["multipliers"] = {row: "-1" for row in kept}
+    leaf["multipliers"] = dict.fromkeys(kept, "-1")
     with pytest.raises(ValueError, match="at least 0 is needed"):
         open_leaf(group, best, proof.tree)
     leaf["multipliers"] = kept
