@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nest_opt.agreement import crosscheck
     from nest_opt.api import (
+        BoundResult,
+        CheckResult,
         ExactResult,
         GraphExactResult,
         GraphSolveResult,
         GraphVerifyResult,
         SolveResult,
         VerifyResult,
+        bound,
+        check,
         exact,
         solve,
         verify,
     )
-    from nest_opt.errors import InstanceError, NestOptError, PlanError
+    from nest_opt.errors import CertificateError, InstanceError, NestOptError, PlanError
     from nest_opt.improvement import Improvement, improve
     from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BoundResult",
+    "CertificateError",
+    "CheckResult",
     "ExactResult",
     "FrontResult",
     "GraphExactResult",
@@ -41,6 +48,8 @@ __all__ = [
     "Problem",
     "SolveResult",
     "VerifyResult",
+    "bound",
+    "check",
     "crosscheck",
     "exact",
     "front",
@@ -52,15 +61,15 @@ __all__ = [
 
 _HOMES = {
     "nest_opt.api": (
-        *("ExactResult", "SolveResult", "VerifyResult"),
+        *("BoundResult", "CheckResult", "ExactResult", "SolveResult", "VerifyResult"),
         *("GraphExactResult", "GraphSolveResult", "GraphVerifyResult"),
-        *("exact", "solve", "verify"),
+        *("bound", "check", "exact", "solve", "verify"),
     ),
     "nest_opt.agreement": ("crosscheck",),
     "nest_opt.improvement": ("Improvement", "improve"),
     "nest_opt.memory_front": ("FrontResult", "front"),
     "nest_opt.plan.graph_plan": ("GraphPlan",),
-    "nest_opt.errors": ("InstanceError", "NestOptError", "PlanError"),
+    "nest_opt.errors": ("CertificateError", "InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),
     "nest_opt.problem": ("Problem",),
     "nest_opt.registry": ("register",),

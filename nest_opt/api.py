@@ -1,19 +1,24 @@
-"""The verbs: solve a problem, by one method or by two, and verify a plan.
+"""The verbs: solve a problem, by one method or by two, bound it, verify a plan, check a proof.
 
 Each is there for any problem, and for a caller who knows its kind with the
 kind's own result.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from nest_opt.certify.certificate import Certificate
+from nest_opt.certify.checking import CheckResult, check_certificate
 from nest_opt.errors import InstanceError
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.plan import Plan
 from nest_opt.problem import Problem
+from nest_opt.verbs.graph.bound import bound_graph
 from nest_opt.verbs.graph.exact import exact_graph
 from nest_opt.verbs.graph.result import GraphExactResult, GraphSolveResult, GraphVerifyResult
 from nest_opt.verbs.graph.solve import solve_graph
 from nest_opt.verbs.graph.verify import verify_graph
+from nest_opt.verbs.pipeline.bound import bound_pipeline
 from nest_opt.verbs.pipeline.exact import exact_pipeline
 from nest_opt.verbs.pipeline.family import outside_family
 from nest_opt.verbs.pipeline.result import (
@@ -25,13 +30,18 @@ from nest_opt.verbs.pipeline.result import (
 )
 from nest_opt.verbs.pipeline.solve import MAX_TOP, solve_pipeline
 from nest_opt.verbs.pipeline.verify import verify_pipeline
-from nest_opt.verbs.result import Progress
+from nest_opt.verbs.result import VOUCHERS, AnyFamily, BoundResult, Progress, Voucher
 
 if TYPE_CHECKING:
     from nest_opt.milp.result import Watch
 
 __all__ = [
     "MAX_TOP",
+    "VOUCHERS",
+    "AnyFamily",
+    "BoundResult",
+    "Certificate",
+    "CheckResult",
     "ExactResult",
     "Family",
     "GraphExactResult",
@@ -41,6 +51,11 @@ __all__ = [
     "RankedPlan",
     "SolveResult",
     "VerifyResult",
+    "Voucher",
+    "bound",
+    "bound_graph",
+    "bound_pipeline",
+    "check",
     "exact",
     "exact_graph",
     "exact_pipeline",
@@ -106,6 +121,45 @@ def exact(
         family=family,
         start=start,
     )
+
+
+def bound(
+    problem: Problem,
+    *,
+    family: Family = "aligned",
+    gap: float = 0.0,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    certify: bool = True,
+    start: SolveResult | None = None,
+) -> BoundResult:
+    """Bound all plans of a family from below, with a certificate where there is one.
+
+    Parameters and errors are those of `bound_pipeline`, or for a placement
+    graph, which has no certificates, those of `bound_graph`: `family`,
+    `certify` and `start` are of pipelines alone.
+    """
+    if problem.is_placement_graph:
+        return bound_graph(problem, gap=gap, time_limit_s=time_limit_s, progress=progress)
+    return bound_pipeline(
+        problem,
+        family=family,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        progress=progress,
+        certify=certify,
+        start=start,
+    )
+
+
+def check(
+    certificate: Path | Certificate,
+    problem: Problem | None = None,
+    *,
+    recompute_costs: bool = False,
+) -> CheckResult:
+    """Check what a certificate claims; parameters and errors are those of `check_certificate`."""
+    return check_certificate(certificate, problem, recompute_costs)
 
 
 @overload

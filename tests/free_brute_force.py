@@ -33,14 +33,21 @@ from nest_opt.problem import Configuration, Problem, Zero
 from nest_opt.problem.profile import GROUPS
 from nest_opt.problem.schedule import Schedule
 
+# Microbatch, configuration of each stage, replicas, schedule and ZeRO level.
+GroupKey = tuple[int, tuple[Configuration, ...], int, Schedule, Zero]
+
 
 @dataclass(frozen=True)
 class FreeBest:
-    """The least value and a placement that has it; how many assignments were seen."""
+    """The least value and a placement that has it; how many assignments were seen.
+
+    `by_group` has the least value of every group with a plan, if they were asked for.
+    """
 
     value_ps: int | None
     placement: Placement | None
     assignments: int
+    by_group: dict[GroupKey, int]
 
 
 def zeros(problem: Problem, replicas: int) -> Iterator[Zero]:
@@ -178,11 +185,15 @@ def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:
     return tuple(key)
 
 
-def free_brute_force(problem: Problem, most: int = 10**9) -> FreeBest | None:
-    """Find the best plan of the free family; None if there are more assignments than `most`."""
+def free_brute_force(problem: Problem, most: int = 10**9, groups: bool = False) -> FreeBest | None:
+    """Find the best plan of the free family; None if there are more assignments than `most`.
+
+    With `groups`, the best of every group too.
+    """
     costs = Costs(problem)
     best: int | None = None
     winner: Placement | None = None
+    by_group: dict[GroupKey, int] = {}
     seen = 0
     for microbatch, chain, replicas in shapes(costs):
         known: set[object] = set()
@@ -200,11 +211,15 @@ def free_brute_force(problem: Problem, most: int = 10**9) -> FreeBest | None:
                 if key in known:
                     continue
                 known.add(key)
+                group = (microbatch, chain, replicas, schedule, zero)
                 for placement, value in _plans(costs, cell):
-                    if (best is None or value < best) and not check(costs, placement):
+                    limit = by_group.get(group) if groups else best
+                    if (limit is None or value < limit) and not check(costs, placement):
                         assert evaluate(costs, placement).value_ps == value
-                        best, winner = value, placement
-    return FreeBest(best, winner, seen)
+                        by_group[group] = value
+                        if best is None or value < best:
+                            best, winner = value, placement
+    return FreeBest(best, winner, seen, by_group if groups else {})
 
 
 def _device_rules(costs: Costs, cell: StagedCell) -> tuple[bool, ...]:

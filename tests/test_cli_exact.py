@@ -539,10 +539,10 @@ def test_a_time_limit_cuts_the_bounds_of_cells(
 
 def test_a_time_limit_cuts_the_dynamic_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Out of time in the dynamic program, its plan so far is kept, or that there is none yet."""
-    monkeypatch.setattr("nest_opt.verbs.pipeline.exact.STEPS_AT_LEAST", 0)
+    monkeypatch.setattr("nest_opt.verbs.deadline.STEPS_AT_LEAST", 0)
     found = exact(read_problem(HOPS), time_limit_s=0)
     assert (found.status, found.plan, found.cells_solved) == ("no-solution", None, 0)
-    monkeypatch.setattr("nest_opt.verbs.pipeline.exact.STEPS_AT_LEAST", 1)
+    monkeypatch.setattr("nest_opt.verbs.deadline.STEPS_AT_LEAST", 1)
     found = exact(read_problem(HOPS), time_limit_s=0)
     assert found.status == "feasible"
     assert found.evaluation is not None

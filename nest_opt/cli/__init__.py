@@ -11,6 +11,8 @@ from io import TextIOWrapper
 
 import click
 
+from nest_opt.cli.bound_command import bound_command
+from nest_opt.cli.check_command import check_command
 from nest_opt.cli.crosscheck_command import crosscheck_command
 from nest_opt.cli.exact_command import exact_command
 from nest_opt.cli.export_command import export_command
@@ -58,7 +60,9 @@ for _command in (
     new_command,
     solve_command,
     exact_command,
+    bound_command,
     verify_command,
+    check_command,
     improve_command,
     show_command,
     import_command,

@@ -33,6 +33,11 @@ def check_output(path: Path, source: Path | None) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write text, as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a file under a temporary name and rename it, so that none is left half written.
 
     Raises
@@ -42,9 +47,9 @@ def write_text(path: Path, text: str) -> None:
     """
     try:
         if _is_special(path):
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
         else:
-            _write_and_rename(path.resolve(), text)
+            _write_and_rename(path.resolve(), content)
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from error
 
@@ -54,11 +59,11 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
-def _write_and_rename(path: Path, text: str) -> None:
+def _write_and_rename(path: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, _mode(path))

@@ -1,6 +1,7 @@
 """`nest-opt solve`: find the best plan."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,28 @@ if TYPE_CHECKING:
 
     from nest_opt.api import GraphSolveResult, SolveResult
     from nest_opt.cli.solve_run import Solved
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The files that are asked for."""
+
+    plan: Path | None
+    certificate: Path | None
+
+    def check(self, source: Path | None) -> None:
+        """Refuse what cannot be written, and files that would overwrite one another."""
+        from nest_opt.cli.output_files import check_output
+
+        if self.plan:
+            check_output(self.plan, source)
+        if self.certificate:
+            check_output(self.certificate, source)
+        if self.plan and self.certificate and self.plan.resolve() == self.certificate.resolve():
+            raise click.UsageError(
+                f"--certify: found {self.certificate}, which --output names as well, a file of its "
+                "own is needed: choose another path"
+            )
 
 
 @click.command("solve")
@@ -65,6 +88,13 @@ if TYPE_CHECKING:
     metavar="N",
     help="Under --front, find so many plans at most; 100 unless given.",
 )
+@click.option(
+    "--certify",
+    "certificate",
+    metavar="CERTIFICATE",
+    type=click.Path(path_type=Path),
+    help="Also prove that no plan is better, and write the certificate here.",
+)
 @click.option("--explain", is_flag=True, help="Give every term of the plan's cost and memory.")
 @register_option
 @json_option
@@ -78,6 +108,7 @@ def solve_command(
     top: int | None,
     front: bool,
     front_points: int | None,
+    certificate: Path | None,
     explain: bool,
     as_json: bool,
 ) -> int:
@@ -90,22 +121,24 @@ def solve_command(
 
     check_source(problem_path, asked)
     points = _points(asked, top, front, front_points)
+    outputs = Outputs(output, certificate)
     try:
-        solved = _solve(problem_path, asked, output, fixes, runtime, what_ifs, top, points)
+        solved = _solve(problem_path, asked, outputs, fixes, runtime, what_ifs, top, points)
     except KeyboardInterrupt:
         # Before the search began there is nothing to show.
         solved = None
     if as_json:
         from nest_opt.cli.json_output import print_json
 
-        print_json(_json(solved, explain, top))
+        print_json(_json(solved, outputs, explain, top))
     elif solved is None:
         click.echo("interrupted: no plan yet")
     else:
         from nest_opt.cli.console import print_report
 
-        print_report(*_report(solved, output, explain, top))
-    return 0 if solved and _result(solved).plan else EXIT_NO
+        print_report(*_report(solved, outputs, explain, top))
+    done = solved and _result(solved).plan and (not certificate or _is_certified(solved))
+    return 0 if done else EXIT_NO
 
 
 def _points(asked: Asked, top: int | None, front: bool, front_points: int | None) -> int | None:
@@ -131,26 +164,27 @@ def _points(asked: Asked, top: int | None, front: bool, front_points: int | None
 def _solve(
     problem_path: Path | None,
     asked: Asked,
-    output: Path | None,
+    outputs: Outputs,
     fixes: tuple[str, ...],
     runtime: str | None,
     what_ifs: tuple[str, ...],
     top: int | None,
     points: int | None,
 ) -> "Solved | GraphSolveResult":
+    from nest_opt.api import GraphSolveResult
+    from nest_opt.cli.certificate_output import written
     from nest_opt.cli.fix import check_pitch, parse_fixes
-    from nest_opt.cli.output_files import check_output, write_text
+    from nest_opt.cli.output_files import write_text
     from nest_opt.cli.progress import SearchProgress
     from nest_opt.cli.solve_run import Wanted, solve_file, solve_request
     from nest_opt.cli.what_if import parse_questions
     from nest_opt.problem.files import to_json_text
 
     fixed = parse_fixes(fixes)
-    wanted = Wanted(parse_questions(what_ifs), top, points)
+    wanted = Wanted(parse_questions(what_ifs), top, points, outputs.certificate is not None)
     if asked.smallest:
         check_pitch(fixed)
-    if output:
-        check_output(output, problem_path or asked.model_path)
+    outputs.check(problem_path or asked.model_path)
     narrow = Narrowing(fixed, runtime)
     with SearchProgress() as progress:
         solved = (
@@ -159,9 +193,19 @@ def _solve(
             else solve_request(asked, narrow, wanted, progress)
         )
     plan = _result(solved).plan
-    if output and plan:
-        write_text(output, to_json_text(plan))
+    if outputs.plan and plan:
+        write_text(outputs.plan, to_json_text(plan))
+    if not isinstance(solved, GraphSolveResult) and solved.certified:
+        written(solved.certified, outputs.certificate)
     return solved
+
+
+def _is_certified(solved: "Solved | GraphSolveResult") -> bool:
+    from nest_opt.api import GraphSolveResult
+
+    if isinstance(solved, GraphSolveResult) or solved.certified is None:
+        return False
+    return solved.certified.certificate is not None
 
 
 def _result(solved: "Solved | GraphSolveResult") -> "SolveResult | GraphSolveResult":
@@ -171,9 +215,10 @@ def _result(solved: "Solved | GraphSolveResult") -> "SolveResult | GraphSolveRes
 
 
 def _json(
-    solved: "Solved | GraphSolveResult | None", explain: bool, top: int | None
+    solved: "Solved | GraphSolveResult | None", outputs: Outputs, explain: bool, top: int | None
 ) -> Mapping[str, Any]:
     from nest_opt.api import GraphSolveResult
+    from nest_opt.cli.json_bound import bound_json
     from nest_opt.cli.json_derived import derived_json, smallest_json
     from nest_opt.cli.json_graph import graph_solve_json
     from nest_opt.cli.json_output import explanation_json, interrupted_json, solve_json
@@ -194,6 +239,9 @@ def _json(
         data.update(front_json(solved.front))
     if solved.answers:
         data["what_if"] = what_if_json(result, solved.answers)
+    if outputs.certificate:
+        found = solved.certified
+        data["certified"] = found and bound_json(result.problem, found, outputs.certificate)
     if derived:
         data["derived_from"] = derived_json(derived)
         if solved.smallest:
@@ -202,16 +250,17 @@ def _json(
 
 
 def _report(
-    solved: "Solved | GraphSolveResult", output: Path | None, explain: bool, top: int | None
+    solved: "Solved | GraphSolveResult", outputs: Outputs, explain: bool, top: int | None
 ) -> "Iterator[RenderableType]":
     from nest_opt.api import GraphSolveResult
+    from nest_opt.cli.bound_report import certified_text
     from nest_opt.cli.graph_report import graph_solve_report
     from nest_opt.cli.problem_summary import derived_facts
     from nest_opt.cli.smallest_report import fewest_text, smallest_facts
     from nest_opt.cli.solve_report import solve_report
 
     if isinstance(solved, GraphSolveResult):
-        return graph_solve_report(solved, output, explain=explain)
+        return graph_solve_report(solved, outputs.plan, explain=explain)
     derived, smallest = solved.derived, solved.smallest
     about: dict[str, str] = {}
     fewest = None
@@ -221,9 +270,11 @@ def _report(
             about.update(smallest_facts(derived.template, smallest))
     if derived:
         about.update(derived_facts(derived))
+    if outputs.certificate:
+        about["certified"] = certified_text(solved.certified, outputs.certificate)
     return solve_report(
         solved.result,
-        output,
+        outputs.plan,
         explain=explain,
         answers=solved.answers,
         ranked=top is not None,

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nest_opt import api
-from nest_opt.api import GraphSolveResult, Progress, SolveResult, solve_graph
+from nest_opt.api import BoundResult, GraphSolveResult, Progress, SolveResult, solve_graph
+from nest_opt.cli.certificate_output import require_certifiable
 from nest_opt.cli.narrowing import Narrowing
 from nest_opt.cli.problem_source import Derivation
 from nest_opt.cli.request_options import Asked
@@ -29,11 +30,14 @@ class Wanted:
         How many plans are to be ranked, None for no ranking.
     front_points
         How many points of the memory-time front to find, None for no front.
+    certify
+        Whether a certificate of the optimum is wanted.
     """
 
     questions: Sequence[Question] = ()
     top: int | None = None
     front_points: int | None = None
+    certify: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Solved:
     """The search, the answers to `--what-if`, and what is known of a derived problem.
 
     `smallest` is there if it was asked for, or if nothing fits on the devices
-    asked for.
+    asked for; `certified`, the bound with its certificate, if that was asked for and
+    the search came to its end.
     """
 
     result: SolveResult
@@ -49,6 +54,7 @@ class Solved:
     derived: DerivedProblem | None = None
     smallest: Smallest | NothingFits | None = None
     front: FrontResult | None = None
+    certified: BoundResult | None = None
 
 
 def solve_file(
@@ -61,7 +67,8 @@ def solve_file(
         return solve_graph(narrow(problem), progress)
     result, along = _search(narrow(problem), wanted, progress)
     answers = _answers(problem, narrow, wanted.questions, result, progress)
-    return Solved(result, answers, front=along)
+    certified = _certified(result, wanted, progress)
+    return Solved(result, answers, front=along, certified=certified)
 
 
 def _refuse_graph(wanted: Wanted) -> None:
@@ -77,12 +84,26 @@ def _refuse_graph(wanted: Wanted) -> None:
                 f"{option}: found a placement graph, whose search finds 1 split: leave the "
                 "option out"
             )
+    if wanted.certify:
+        raise InstanceError(
+            "--certify: found a placement graph, which has no certificates: leave the option out"
+        )
+
+
+def _certified(result: SolveResult, wanted: Wanted, progress: Progress) -> BoundResult | None:
+    """Return the proof that a search's answer is the best, None if none is wanted or it is not."""
+    if not wanted.certify or result.cut_short:
+        return None
+    require_certifiable(result.problem, "--certify")
+    return api.bound_pipeline(result.problem, progress=progress, start=result)
 
 
 def _search(
     problem: Problem, wanted: Wanted, progress: Progress
 ) -> tuple[SolveResult, FrontResult | None]:
     """Return the search, and the front that it is the first point of if that is wanted."""
+    if wanted.certify:
+        require_certifiable(problem, "--certify")
     if wanted.front_points is not None:
         found = front(problem, progress, most=wanted.front_points)
         return found.first, found
@@ -110,7 +131,7 @@ def solve_request(asked: Asked, narrow: Narrowing, wanted: Wanted, progress: Pro
         if more and not result.cut_short:
             found = _smallest_if_not_interrupted(derivation, progress)
     answers = _answers(derived.problem, narrow, wanted.questions, result, progress)
-    return Solved(result, answers, derived, found, along)
+    return Solved(result, answers, derived, found, along, _certified(result, wanted, progress))
 
 
 def _smallest_if_not_interrupted(

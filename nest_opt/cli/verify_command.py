@@ -1,5 +1,6 @@
 """`nest-opt verify`: evaluate, check and explain a plan."""
 
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
     from nest_opt.api import ExactResult, GraphVerifyResult, VerifyResult
+    from nest_opt.cli.plan_bounds import PlanBound
     from nest_opt.problem import Problem
 
 # The free family is searched besides, not at any price.
@@ -31,6 +33,8 @@ def free_is_skipped(problem: "Problem") -> str | None:
             f"not searched: {devices} devices are more than {FREE_DEVICES}; `nest-opt exact "
             "--family free` tries anyway"
         )
+    if problem.job.cost_model == "artifact":
+        return "not searched: its programs know cost model default alone"
     if any(constraint.type == "user" for constraint in problem.constraints):
         return "not searched: a constraint of the user's own has no rows for it"
     if problem.search.layer_order == "any":
@@ -56,6 +60,19 @@ def free_is_skipped(problem: "Problem") -> str | None:
     is_flag=True,
     help="Also run the plan as a 1F1B pipeline, event by event.",
 )
+@click.option(
+    "--certificate",
+    "certificates",
+    metavar="CERTIFICATE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Check this certificate about the plan's problem, and use its bound. Repeatable.",
+)
+@click.option(
+    "--no-bounds",
+    is_flag=True,
+    help="Compute no bounds: give those of certificates and of --exact alone.",
+)
 @register_option
 @json_option
 def verify_command(
@@ -63,9 +80,15 @@ def verify_command(
     with_exact: bool,
     time_limit_s: Fraction | None,
     with_simulation: bool,
+    certificates: tuple[Path, ...],
+    no_bounds: bool,
     as_json: bool,
 ) -> int:
-    """Evaluate and check a plan file, and explain its cost and memory term by term."""
+    """Evaluate and check a plan file, and explain its cost and memory term by term.
+
+    Of a legal plan, give the gap to the best bound of each family that is to be
+    had at once, and who vouches for it.
+    """
     from nest_opt import api
     from nest_opt.api import GraphVerifyResult
     from nest_opt.plan.files import read_plan
@@ -76,43 +99,68 @@ def verify_command(
         )
     result = api.verify(read_plan(plan_path))
     limit_s = None if time_limit_s is None else float(time_limit_s)
+    shown = _Shown(with_exact, limit_s, with_simulation, certificates, not no_bounds)
     if isinstance(result, GraphVerifyResult):
         if with_simulation:
             raise click.UsageError(
                 "--simulate: found a placement graph's plan, a pipeline's is needed: leave it out"
             )
-        _verify_graph(result, with_exact, limit_s, as_json)
+        if certificates:
+            raise click.UsageError(
+                "--certificate: found a placement graph's plan, which has no certificates: leave "
+                "it out"
+            )
+        _verify_graph(result, shown, as_json)
     else:
-        _verify(result, with_exact, limit_s, with_simulation, as_json)
+        _verify(result, shown, as_json)
     return EXIT_NO if result.violations else 0
 
 
-def _verify(
-    result: "VerifyResult",
-    with_exact: bool,
-    time_limit_s: float | None,
-    with_simulation: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class _Shown:
+    """What is shown besides the evaluation."""
 
-    # The optimum is of legal plans: a gap of another one would mean nothing.
+    exact: bool
+    time_limit_s: float | None
+    simulation: bool
+    certificates: tuple[Path, ...]
+    compute_bounds: bool
+
+    @property
+    def bounds(self) -> bool:
+        """Whether there is to be a word on bounds."""
+        return self.exact or self.compute_bounds or bool(self.certificates)
+
+
+def _verify(result: "VerifyResult", shown: _Shown, as_json: bool) -> None:
+    from nest_opt.cli.plan_bounds import checked_bounds, plan_bounds
+
+    proved = checked_bounds(result, shown.certificates)
+    # Optimum and bounds are of legal plans: a gap of another one would mean nothing.
     optima: list[ExactResult] = []
-    if with_exact and not result.violations:
-        optima = _optima(result, time_limit_s)
+    bounds: list[PlanBound] | None = None
+    skipped = free_is_skipped(result.plan.problem)
+    if not result.violations:
+        if shown.exact:
+            optima = _optima(result, shown.time_limit_s)
+        bounds = plan_bounds(result, proved, optima, skipped, shown.compute_bounds)
     if as_json:
-        _print_json(result, optima, with_exact, with_simulation)
-    else:
-        from nest_opt.cli.console import print_report
-        from nest_opt.cli.exact_report import optimum_report
-        from nest_opt.cli.verify_report import verify_report
+        _print_json(result, optima, bounds, shown)
+        return
+    from nest_opt.cli.console import print_report
+    from nest_opt.cli.exact_report import optimum_report
+    from nest_opt.cli.plan_bounds_report import plan_bounds_report
+    from nest_opt.cli.verify_report import verify_report
 
-        print_report(*verify_report(result))
-        if with_simulation:
-            from nest_opt.cli.simulation import simulated, simulation_report
+    print_report(*verify_report(result))
+    if shown.bounds:
+        print_report(*plan_bounds_report(result.evaluation, bounds))
+    if shown.simulation:
+        from nest_opt.cli.simulation import simulated, simulation_report
 
-            print_report(*simulation_report(simulated(result)))
-        if with_exact:
-            print_report(*optimum_report(result, optima, free_is_skipped(result.plan.problem)))
+        print_report(*simulation_report(simulated(result)))
+    if shown.exact:
+        print_report(*optimum_report(result, optima, skipped))
 
 
 def _optima(result: "VerifyResult", time_limit_s: float | None) -> "list[ExactResult]":
@@ -143,44 +191,55 @@ def _optima(result: "VerifyResult", time_limit_s: float | None) -> "list[ExactRe
 def _print_json(
     result: "VerifyResult",
     optima: "list[ExactResult]",
-    with_exact: bool,
-    with_simulation: bool,
+    bounds: "list[PlanBound] | None",
+    shown: _Shown,
 ) -> None:
     from nest_opt.cli.json_exact import optimum_json
     from nest_opt.cli.json_output import print_json, verify_json
+    from nest_opt.cli.plan_bounds_report import plan_bounds_json
 
     data = verify_json(result)
-    if with_exact:
+    if shown.bounds:
+        data["bounds"] = plan_bounds_json(result.evaluation, bounds)
+    if shown.exact:
         found = {optimum.family: optimum for optimum in optima}
         data["exact"] = optimum_json(result, found.get("aligned"))
         data["exact_free"] = optimum_json(result, found.get("free"))
-    if with_simulation:
+    if shown.simulation:
         from nest_opt.cli.simulation import simulated, simulation_json
 
         data["simulation"] = simulation_json(simulated(result))
     print_json(data)
 
 
-def _verify_graph(
-    result: "GraphVerifyResult", with_exact: bool, time_limit_s: float | None, as_json: bool
-) -> None:
+def _verify_graph(result: "GraphVerifyResult", shown: _Shown, as_json: bool) -> None:
     from nest_opt.api import exact_graph
     from nest_opt.cli.console import print_report
     from nest_opt.cli.graph_report import graph_optimum_report, graph_verify_report
     from nest_opt.cli.json_graph import graph_optimum_json, graph_verify_json
     from nest_opt.cli.json_output import print_json
+    from nest_opt.cli.plan_bounds import graph_plan_bounds
+    from nest_opt.cli.plan_bounds_report import plan_bounds_json, plan_bounds_report
     from nest_opt.cli.progress import SearchProgress
 
-    optimum = None
-    if with_exact and not result.violations:
-        with SearchProgress() as progress:
-            optimum = exact_graph(result.plan.problem, time_limit_s=time_limit_s, progress=progress)
+    optimum = bounds = None
+    if not result.violations:
+        if shown.exact:
+            with SearchProgress() as progress:
+                optimum = exact_graph(
+                    result.plan.problem, time_limit_s=shown.time_limit_s, progress=progress
+                )
+        bounds = graph_plan_bounds(result, optimum, shown.compute_bounds)
     if as_json:
         data = graph_verify_json(result)
-        if with_exact:
+        if shown.bounds:
+            data["bounds"] = plan_bounds_json(result.evaluation, bounds)
+        if shown.exact:
             data["exact"] = graph_optimum_json(result, optimum)
         print_json(data)
-    else:
-        print_report(*graph_verify_report(result))
-        if with_exact:
-            print_report(*graph_optimum_report(result, optimum))
+        return
+    print_report(*graph_verify_report(result))
+    if shown.bounds:
+        print_report(*plan_bounds_report(result.evaluation, bounds))
+    if shown.exact:
+        print_report(*graph_optimum_report(result, optimum))

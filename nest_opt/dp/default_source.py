@@ -297,13 +297,14 @@ class DefaultSource:
         if found is None:
             return None
         slowest, total = found
-        weights = self._weights_of(group)
+        weights = self.group_weights(group)
         bound = weights.sum_weight * total + load_weight(weights) * slowest
         if weights.sync:
             bound += self._least_sync(sharding_of(group), group.pair, group.stages, group.schedule)
         return bound
 
-    def _weights_of(self, group: Group) -> ObjectiveWeights:
+    def group_weights(self, group: Group) -> ObjectiveWeights:
+        """Return the objective of a group's cells."""
         return objective_weights(
             self._problem.job.objective, group.stages, group.rounds, group.schedule
         )
@@ -428,7 +429,7 @@ class DefaultSource:
         sharding, stages = sharding_of(group), group.stages
         if stages < self.matrices(group.pair, sharding).least_stages:
             return None
-        weights = self._weights_of(group)
+        weights = self.group_weights(group)
         flights = _flights(group.schedule, stages, group.rounds)
         key = (
             group.pair, tuple(flights), weights if weights.has_loads else None,

@@ -125,7 +125,7 @@ def search(
     A KeyboardInterrupt ends the search with what it has.
     """
     best = _Incumbents(top)
-    queue = _Queue(source, with_dominated=top > 1)
+    queue = GroupQueue(source, with_dominated=top > 1)
     solved = 0
     status: Status = "optimal"
     try:
@@ -166,7 +166,7 @@ class _Open(NamedTuple):
     bundle: Bundle | None = None
 
 
-class _Queue:
+class GroupQueue:
     """Groups by bound; a group's costlier bounds are taken when its last one is the least.
 
     Attributes

@@ -1,7 +1,6 @@
 """Solve a pipeline by integer programs, held against the dynamic program."""
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from nest_opt.conflicts import find_exact_conflict
@@ -9,6 +8,7 @@ from nest_opt.dp.sources import cell_source
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
+from nest_opt.verbs.deadline import Deadline
 from nest_opt.verbs.defects import check_bound, illegal
 from nest_opt.verbs.pipeline.confirm import confirmed
 from nest_opt.verbs.pipeline.result import ExactResult, Family, SolveResult
@@ -17,9 +17,6 @@ from nest_opt.verbs.result import Progress
 
 if TYPE_CHECKING:
     from nest_opt.milp.result import ExactSearch, Watch
-
-# So many steps of the dynamic program are made whatever the time: most problems have no more.
-STEPS_AT_LEAST = 256
 
 
 def exact_pipeline(
@@ -79,7 +76,7 @@ def exact_pipeline(
     costs = Costs(problem)
     programs.check_request(costs, time_limit_s, gap, family)
     limits = SearchLimits(time_limit_s, None, gap)
-    deadline = _Deadline(progress, lambda: limits.remaining_s(begin))
+    deadline = Deadline(progress, lambda: limits.remaining_s(begin))
     start = start or solve_pipeline(problem, deadline)
     if start.cut_short:
         return _without_programs(start, family, deadline.passed)
@@ -134,31 +131,6 @@ def exact_pipeline(
         wall_s=time.perf_counter() - begin,
         conflict=conflict,
     )
-
-
-class _Deadline:
-    """A progress callback that ends a search when its time is up, as Ctrl-C does.
-
-    Attributes
-    ----------
-    passed
-        Whether it ended a search.
-    """
-
-    def __init__(self, progress: Progress | None, remaining_s: Callable[[], float | None]) -> None:
-        self._progress = progress
-        self._remaining_s = remaining_s
-        self._steps = 0
-        self.passed = False
-
-    def __call__(self, done: int, total: int, best_ps: int | None) -> None:
-        """Tell of a step, and end the search if it is late."""
-        if self._progress:
-            self._progress(done, total, best_ps)
-        self._steps += 1
-        if self._steps > STEPS_AT_LEAST and self._remaining_s() == 0:
-            self.passed = True
-            raise KeyboardInterrupt
 
 
 def _without_programs(start: SolveResult, family: Family, out_of_time: bool) -> ExactResult:

@@ -1,29 +1,44 @@
-"""Hold a legal plan against the optimum of a family."""
+"""Hold a legal plan against a bound of a family."""
+
+from typing import Protocol
 
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import outside_aligned, outside_free
 from nest_opt.verbs.defects import claim
-from nest_opt.verbs.pipeline.result import ExactResult, VerifyResult
+from nest_opt.verbs.pipeline.result import VerifyResult
 
 
-def outside_family(verified: VerifyResult, optimum: ExactResult) -> str | None:
-    """Return what puts a legal plan outside the family that was searched; None for a member.
+class FamilyBound(Protocol):
+    """Whatever says that no plan of a family is below a bound, None for no plan at all."""
+
+    @property
+    def family(self) -> str:
+        """`aligned` or `free`."""
+        ...
+
+    @property
+    def bound_ps(self) -> int | None:
+        """The bound."""
+        ...
+
+
+def outside_family(verified: VerifyResult, bound: FamilyBound) -> str | None:
+    """Return what puts a legal plan outside the family of a bound; None for a member.
 
     Raises
     ------
     ConsistencyError
-        If a member is better than the bound of the family: a defect.
+        If a member is better than the bound: a defect.
     """
     plan, evaluation = verified.plan, verified.evaluation
-    outside = outside_free if optimum.family == "free" else outside_aligned
+    outside = outside_free if bound.family == "free" else outside_aligned
     found = outside(Costs(plan.problem), plan.placement())
     if found is None and evaluation is not None:
-        bound = optimum.bound_ps
-        if bound is None or evaluation.value_ps < bound:
+        least_ps = bound.bound_ps
+        if least_ps is None or evaluation.value_ps < least_ps:
             raise ConsistencyError(
-                f"the plan, a member of the {optimum.family} family, takes {evaluation.value_ps} "
-                "ps, of whose plans the exact search says that "
-                f"{claim(bound)}: please report this plan"
+                f"the plan, a member of the {bound.family} family, takes {evaluation.value_ps} "
+                f"ps, of whose plans a bound says that {claim(least_ps)}: please report this plan"
             )
     return found

@@ -1,0 +1,140 @@
+"""Bound all plans of a family from below, with a certificate where there is one."""
+
+import time
+from dataclasses import replace
+
+from nest_opt.certify.certificate import Certificate
+from nest_opt.certify.maker import make_certificate
+from nest_opt.certify.scope import uncertifiable
+from nest_opt.milp.limits import SearchLimits
+from nest_opt.plan.evaluate import Costs
+from nest_opt.problem import Problem
+from nest_opt.verbs.deadline import Deadline
+from nest_opt.verbs.pipeline.exact import exact_pipeline
+from nest_opt.verbs.pipeline.result import Family, SolveResult
+from nest_opt.verbs.pipeline.solve import solve_pipeline
+from nest_opt.verbs.result import VOUCHERS, BoundResult, Progress
+
+__all__ = ["BoundResult", "bound_pipeline"]
+
+
+def bound_pipeline(
+    problem: Problem,
+    *,
+    family: Family = "aligned",
+    gap: float = 0.0,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    certify: bool = True,
+    start: SolveResult | None = None,
+) -> BoundResult:
+    """Bound all plans of a family from below.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    family
+        `aligned`, the family of `solve`, or `free`: any distinct devices for
+        the ranks of all blocks.
+    gap
+        Share of the value by which the best known plan may be above the bound.
+    time_limit_s
+        Seconds for all of it, but for the first steps.
+    progress
+        Called with (steps done, steps, best value in ps or None).
+    certify
+        Whether a certificate is wanted.
+    start
+        What `solve` found for the problem, if that is known.
+
+    Raises
+    ------
+    InstanceError
+        If the problem has no legal degrees, or its numbers leave the range of
+        the search.
+    ModelError
+        If the family's programs cannot be written for the problem.
+    SolverError
+        If a limit is out of range, or the solver fails.
+    ConsistencyError
+        If two methods disagree, or the checker's proofs with the search: a defect.
+    """
+    begin = time.perf_counter()
+    limits = SearchLimits(time_limit_s, None, gap)
+    if family == "free":
+        found = _of_programs(problem, gap, time_limit_s, progress, start)
+        if certify:
+            why = uncertifiable(problem) or f"none is made of a bound by {found.voucher}"
+            found = replace(found, uncertified=why)
+    else:
+        deadline = Deadline(progress, lambda: limits.remaining_s(begin))
+        found = _of_search(start or solve_pipeline(problem, deadline))
+        if certify:
+            found = _certified(problem, found, deadline)
+    return replace(found, wall_s=time.perf_counter() - begin)
+
+
+def _certified(problem: Problem, found: BoundResult, progress: Progress) -> BoundResult:
+    """Return a bound of the aligned family with its certificate, or with why it has none."""
+    why = uncertifiable(problem) or _beyond(problem, found)
+    if why is not None:
+        return replace(found, uncertified=why)
+    try:
+        made = make_certificate(Costs(problem), "aligned", found.bound_ps, progress)
+    except KeyboardInterrupt:
+        return replace(found, uncertified="the search for proofs was cut short")
+    return replace(
+        found, certificate=Certificate(made.data), groups=made.groups, proofs=dict(made.proofs)
+    )
+
+
+def _beyond(problem: Problem, found: BoundResult) -> str | None:
+    """Return what lets a bound be above what the checker can prove, None if nothing does."""
+    if not found.complete:
+        return "the search was cut short"
+    for place, constraint in enumerate(problem.constraints):
+        if constraint.type == "user":
+            return f"constraints[{place}]: found a user's own, which the checker leaves out"
+    return None
+
+
+def _of_search(found: SolveResult) -> BoundResult:
+    """Return what the dynamic program proves of the aligned family."""
+    return BoundResult(
+        family="aligned",
+        bound_ps=found.bound_ps,
+        value_ps=None if found.evaluation is None else found.evaluation.value_ps,
+        voucher="DP",
+        certificate=None,
+        complete=found.status != "interrupted",
+        groups=0,
+    )
+
+
+def _of_programs(
+    problem: Problem,
+    gap: float,
+    time_limit_s: float | None,
+    progress: Progress | None,
+    start: SolveResult | None,
+) -> BoundResult:
+    """Return what closed forms and the solver claim of the free family."""
+    found = exact_pipeline(
+        problem,
+        time_limit_s=time_limit_s,
+        gap=gap,
+        progress=progress,
+        family="free",
+        start=start,
+    )
+    return BoundResult(
+        family="free",
+        bound_ps=found.bound_ps,
+        value_ps=None if found.evaluation is None else found.evaluation.value_ps,
+        voucher=VOUCHERS[found.bound_vouched_by],
+        certificate=None,
+        complete=found.status in ("optimal", "infeasible"),
+        groups=0,
+        exact_units=found.exact_units,
+    )

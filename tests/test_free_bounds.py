@@ -1,0 +1,267 @@
+"""Bounds of the free family: no plan is below them, and the checker repeats their proofs."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from free_brute_force import GroupKey, free_brute_force
+from free_instances import free_data
+from free_zero_instances import free_zero_problem
+from random_schedule_problems import random_schedule_data
+from schedule_instances import scheduled_free_problem
+from tied_instances import tied_free_data
+
+from nest_opt import InstanceError, Problem
+from nest_opt.certify.checker import Group as CheckedGroup
+from nest_opt.certify.checker import Proofs, Space, Table
+from nest_opt.cost.table_file import table_to_json
+from nest_opt.dp.default_source import DefaultSource
+from nest_opt.dp.free_bounds import free_bound, group_bound_ps, group_proof, prove
+from nest_opt.dp.free_source import FreeSource
+from nest_opt.dp.runs import Counts
+from nest_opt.dp.search import NO_LIMIT, GroupQueue, search
+from nest_opt.dp.source import Group
+from nest_opt.errors import ModelError
+from nest_opt.plan.check import check
+from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.plan.placement import ListedMap, Placement
+from nest_opt.problem import Configuration
+from nest_opt.problem.files import read_problem, to_json_data
+from nest_opt.problem.validation import build
+from nest_opt.problem.zero import NOT_SHARDED
+
+PAPER = Path(__file__).resolve().parent.parent / "instances" / "paper"
+MOST_ASSIGNMENTS = 60
+
+
+def _problem(make: Callable[[int], Problem], seed: int) -> Problem | None:
+    """Return the problem of a seed, all stages alike; None if it has no legal degrees."""
+    try:
+        problem = make(seed)
+        alike = problem.search.model_copy(update={"per_stage": ()})
+        problem = problem.model_copy(update={"search": alike})
+        Costs(problem).table  # noqa: B018
+    except InstanceError:
+        return None
+    return problem
+
+
+MAKERS: dict[str, Callable[[int], Problem]] = {
+    "degrees": lambda seed: build(Problem, free_data(seed), f"seed {seed}"),
+    "zero": free_zero_problem,
+    "tied": lambda seed: build(Problem, tied_free_data(seed), f"seed {seed}"),
+    "schedules": scheduled_free_problem,
+}
+
+
+def problems(name: str, seeds: range) -> Iterator[tuple[str, Problem]]:
+    """Yield the problems of some seeds, each with what names it."""
+    for seed in seeds:
+        problem = _problem(MAKERS[name], seed)
+        if problem is not None:
+            yield f"{name} {seed}", problem
+
+
+def groups(source: FreeSource) -> Iterator[Group]:
+    """Yield all groups in which anything may fit, dominated ones too."""
+    queue = GroupQueue(source, with_dominated=True)
+    queue.fill()
+    while (group := queue.next(NO_LIMIT)) is not None:
+        yield group
+        queue.finish()
+
+
+def key(group: Group) -> GroupKey:
+    """Return what brute force calls a group."""
+    chain = (group.configuration,) * group.stages
+    return group.microbatch, chain, group.replicas, group.schedule, group.zero
+
+
+# Against every assignment of devices
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_no_group_has_a_plan_below_its_bound(name: str) -> None:
+    """Of every group, on any devices; of most groups that have one a plan is at the bound."""
+    compared = tight = 0
+    for told, problem in problems(name, range(100, 106)):
+        best = free_brute_force(problem, MOST_ASSIGNMENTS, groups=True)
+        if best is None:
+            continue
+        source = FreeSource(Costs(problem))
+        bounds = {key(group): group_bound_ps(source, group) for group in groups(source)}
+        for group, value in best.by_group.items():
+            bound = bounds[group]
+            assert bound is not None, told
+            assert bound <= value, told
+            compared, tight = compared + 1, tight + (bound == value)
+        assert free_bound(source).bound_ps == min(
+            (bound for bound in bounds.values() if bound is not None), default=None
+        )
+    assert compared >= 6
+    assert tight > compared / 2
+
+
+def test_no_changed_device_map_of_a_large_plan_is_below_the_bound() -> None:
+    """The best aligned plan of Mixtral with blocks changed about costs no less, if little more."""
+    costs = Costs(read_problem(PAPER / "mixtral-8x7b-paper-h100-spineleaf-64.json"))
+    solved, rng = search(DefaultSource(costs)), random.Random(0)
+    best, value = solved.placement, solved.value_ps
+    assert best is not None
+    assert value is not None
+    bound = free_bound(FreeSource(costs), value).bound_ps
+    assert bound is not None
+    shape = [(stage, replica) for stage in range(best.stages) for replica in range(best.replicas)]
+    found = set()
+    for _ in range(40):
+        blocks = {at: best.device_map.block(at[1], at[0]) for at in shape}
+        for _ in range(rng.choice((0, 1, 4))):
+            here, there = rng.sample(shape, 2)
+            blocks[here], blocks[there] = blocks[there], blocks[here]
+        devices = tuple(
+            tuple(tuple(blocks[stage, r]) for r in range(best.replicas))
+            for stage in range(best.stages)
+        )
+        changed = replace(best, order="listed", pitch=0, devices=ListedMap(devices))
+        assert check(costs, changed) == []
+        found.add(evaluate(costs, changed).value_ps)
+    assert bound <= min(found) < 1.01 * bound
+    assert len(found) > 5
+
+
+def test_a_free_plan_better_than_every_aligned_one_is_at_the_bound() -> None:
+    """BERT on 1,024 devices: with first and last stages in one node the bound is reached."""
+    costs = Costs(read_problem(PAPER / "bert-large-paper-h100-spineleaf-1024.json"))
+    source, k = FreeSource(costs), Configuration(1, 1, 1, False)
+    group = Group(0, 1024, 16, 64, 2, k, 32)
+    bound = group_bound_ps(source, group)
+    # Of a replica, stages 0 and 9 to 15 are in one node, those between in the next one.
+    order = (0, *range(9, 16), *range(1, 9))
+    devices = tuple(
+        tuple((16 * replica + order.index(stage),) for replica in range(64)) for stage in range(16)
+    )
+    ends = (1, 2, 4, 6, 8, 10, 12, 14, 15, 16, 18, 20, 22, 24, 25, 26)
+    placement = Placement(2, (k,) * 16, 64, "listed", 0, ends, ("none",) * 16, ListedMap(devices))
+    assert check(costs, placement) == []
+    assert evaluate(costs, placement).value_ps == bound == 49_849_153_294
+
+
+def test_the_aligned_optimum_is_best_of_all_where_the_bound_says_so() -> None:
+    """Mixtral on 64 devices of dgx-h100: no plan on any devices is better than the aligned one."""
+    costs = Costs(read_problem(PAPER / "mixtral-8x7b-dgx-h100-64.json"))
+    value = search(DefaultSource(costs)).value_ps
+    found = free_bound(FreeSource(costs), value)
+    assert (found.bound_ps, found.group) == (value, None)
+
+
+# Proofs
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_checker_repeats_every_proof(name: str) -> None:
+    """Proofs of the bound hold there; one more is not proved, and the old proofs fail there."""
+    repeated = refused = 0
+    for told, problem in problems(name, range(200, 210)):
+        costs = Costs(problem)
+        source = FreeSource(costs)
+        target = free_bound(source).bound_ps
+        if target is None:
+            continue
+        found = prove(source, target, with_dominated=True)
+        assert found.open == (), told
+        for proof in found.proofs:
+            limits = (*proof.sync_ps, -1)
+            assert all(x > y for x, y in pairwise(limits)), told
+            assert _repeats(costs, proof.group, proof.level, proof.sync_ps, target), told
+            repeated += 1
+        beyond = prove(source, target + 1)
+        assert [group.bound_ps for group in beyond.open][:1] == [target], told
+        for group in beyond.open:
+            assert group_proof(source, group, target + 1) is None, told
+            for level in source.levels:
+                assert not _repeats(costs, group, level, (), target + 1), told
+                refused += 1
+    assert repeated >= 6
+    assert refused >= 3
+
+
+def _repeats(
+    costs: Costs, group: Group, level: int, sync_ps: tuple[int, ...], target_ps: int
+) -> bool:
+    """Whether the checker proves that a group has no plan below a target."""
+    table = json.loads(json.dumps(table_to_json(costs.table)))
+    space = Space(to_json_data(costs.problem), table, "free")
+    z = group.zero
+    checked = CheckedGroup(
+        space.pairs.index((group.microbatch, tuple(group.configuration))),
+        space.schedules.index((group.schedule.name, group.schedule.chunks)),
+        space.zeros.index((z.dense, z.expert, z.instances)),
+        group.replicas,
+        group.stages,
+    )
+    return Proofs(space, Table(table, space), target_ps).runs(checked, level, sync_ps)
+
+
+def test_interleaved_groups_have_the_bound_of_the_least_levels() -> None:
+    """It is no more than the best of the search, and no proof by runs is made of such groups."""
+    compared = 0
+    for seed in range(12):
+        data = random_schedule_data(seed)
+        data["search"].update(schedule=["interleaved"], per_stage=[])
+        problem = _problem(lambda s, data=data: build(Problem, data, f"seed {s}"), seed)
+        value = None if problem is None else search(DefaultSource(Costs(problem))).value_ps
+        if problem is not None and value is not None:
+            source = FreeSource(Costs(problem))
+            found = free_bound(source)
+            assert found.bound_ps is not None
+            assert found.bound_ps <= value
+            assert found.relaxed == 0
+            assert prove(source, found.bound_ps).proofs == ()
+            assert prove(source, found.bound_ps + 1).open != ()
+            compared += 1
+    assert compared >= 2
+
+
+# What is counted
+
+
+def test_a_group_has_room_for_a_stage_with_its_copies() -> None:
+    """Three blocks a group: with two replicas a stage takes one block, or two with its copies."""
+    moves = Counts(room=3, together=2, can_tear=False).moves()
+    taken = {
+        (move.lie, before): after
+        for move in moves
+        if not (move.far_in or move.far_out)
+        for before, after in zip(move.before, move.after, strict=True)
+    }
+    # Near with room for r blocks is state 1 + r.
+    assert taken == {("apart", 3): 2, ("apart", 4): 3, ("together", 4): 2}
+
+
+def test_torn_blocks_are_near_to_torn_ones_alone() -> None:
+    """Where a group holds no whole block there is nothing else."""
+    moves = Counts(room=0, together=4, can_tear=True).moves()
+    assert {move.lie for move in moves} == {"torn"}
+    assert len(moves) == 4
+
+
+def test_stages_that_differ_are_refused() -> None:
+    """The bound is of plans with one configuration for all stages."""
+    problem = build(Problem, free_data(0), "seed 0")
+    differ = problem.search.model_copy(update={"per_stage": ("tp",)})
+    with pytest.raises(ModelError, match=r"found search\.per_stage"):
+        FreeSource(Costs(problem.model_copy(update={"search": differ})))
+
+
+def test_least_levels_count_devices() -> None:
+    """Of nodes of four, five copies need two; aligned groups at a stride need more."""
+    problem = read_problem(PAPER / "mixtral-8x7b-dgx-h100-64.json")
+    least = FreeSource(Costs(problem)).least
+    k = Configuration(2, 1, 4, True)
+    assert least.of_groups(k) == (0, 0, 0, 0)
+    # Dense copies are ep * d, those of experts d.
+    assert least.of_copies(k, 4, NOT_SHARDED) == (1, 0)
