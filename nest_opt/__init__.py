@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         solve,
         verify,
     )
+    from nest_opt.comparison import Comparison, compare
     from nest_opt.errors import CertificateError, InstanceError, NestOptError, PlanError
     from nest_opt.improvement import Improvement, improve
     from nest_opt.memory_front import FrontResult, front
@@ -34,6 +35,7 @@ __all__ = [
     "BoundResult",
     "CertificateError",
     "CheckResult",
+    "Comparison",
     "ExactResult",
     "FrontResult",
     "GraphExactResult",
@@ -50,6 +52,7 @@ __all__ = [
     "VerifyResult",
     "bound",
     "check",
+    "compare",
     "crosscheck",
     "exact",
     "front",
@@ -66,6 +69,7 @@ _HOMES = {
         *("bound", "check", "exact", "solve", "verify"),
     ),
     "nest_opt.agreement": ("crosscheck",),
+    "nest_opt.comparison": ("Comparison", "compare"),
     "nest_opt.improvement": ("Improvement", "improve"),
     "nest_opt.memory_front": ("FrontResult", "front"),
     "nest_opt.plan.graph_plan": ("GraphPlan",),

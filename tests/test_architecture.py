@@ -21,6 +21,7 @@ ALLOWED = {
     "models": {"errors", "problem", "network"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
     "certify": {"errors", "problem", "network", "cost", "plan", "solver"},
+    "planners": {"errors", "problem", "network", "cost", "plan"},
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},
@@ -29,12 +30,13 @@ ALLOWED = {
     "api": {"errors", "problem", "plan", "certify", "milp", "verbs"},
     "memory_front": {"errors", "problem", "plan", "dp", "verbs"},
     "improvement": {"errors", "problem", "plan", "dp", "verbs"},
+    "comparison": {"errors", "problem", "plan", "planners", "verbs", "improvement"},
     "shrink": {"errors", "problem"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry", "shrink"},
     "cli": {
         *("errors", "problem", "network", "cost", "plan", "simulate", "models"),
         *("api", "memory_front", "dp", "certify", "milp", "conflicts"),
-        *("registry", "agreement", "improvement"),
+        *("registry", "agreement", "improvement", "planners", "comparison"),
     },
 }
 

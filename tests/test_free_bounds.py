@@ -4,7 +4,6 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,21 +15,20 @@ from schedule_instances import scheduled_free_problem
 from tied_instances import tied_free_data
 
 from nest_opt import InstanceError, Problem
-from nest_opt.certify.checker import Group as CheckedGroup
-from nest_opt.certify.checker import Proofs, Space, Table
-from nest_opt.cost.table_file import table_to_json
+from nest_opt.certify.checker import check as check_data
+from nest_opt.certify.maker import make_certificate
 from nest_opt.dp.default_source import DefaultSource
-from nest_opt.dp.free_bounds import free_bound, group_bound_ps, group_proof, prove
+from nest_opt.dp.free_bounds import free_bound, group_bound_ps
 from nest_opt.dp.free_source import FreeSource
 from nest_opt.dp.runs import Counts
 from nest_opt.dp.search import NO_LIMIT, GroupQueue, search
 from nest_opt.dp.source import Group
-from nest_opt.errors import ModelError
+from nest_opt.errors import ConsistencyError, ModelError
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.placement import ListedMap, Placement
 from nest_opt.problem import Configuration
-from nest_opt.problem.files import read_problem, to_json_data
+from nest_opt.problem.files import read_problem
 from nest_opt.problem.validation import build
 from nest_opt.problem.zero import NOT_SHARDED
 
@@ -162,48 +160,22 @@ def test_the_aligned_optimum_is_best_of_all_where_the_bound_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_the_checker_repeats_every_proof(name: str) -> None:
-    """Proofs of the bound hold there; one more is not proved, and the old proofs fail there."""
-    repeated = refused = 0
+def test_the_checker_proves_the_bound_and_no_more(name: str) -> None:
+    """A second program, over states from the first stage on, agrees to the last unit."""
+    by_runs = compared = 0
     for told, problem in problems(name, range(200, 210)):
         costs = Costs(problem)
-        source = FreeSource(costs)
-        target = free_bound(source).bound_ps
+        target = free_bound(FreeSource(costs)).bound_ps
         if target is None:
             continue
-        found = prove(source, target, with_dominated=True)
-        assert found.open == (), told
-        for proof in found.proofs:
-            limits = (*proof.sync_ps, -1)
-            assert all(x > y for x, y in pairwise(limits)), told
-            assert _repeats(costs, proof.group, proof.level, proof.sync_ps, target), told
-            repeated += 1
-        beyond = prove(source, target + 1)
-        assert [group.bound_ps for group in beyond.open][:1] == [target], told
-        for group in beyond.open:
-            assert group_proof(source, group, target + 1) is None, told
-            for level in source.levels:
-                assert not _repeats(costs, group, level, (), target + 1), told
-                refused += 1
-    assert repeated >= 6
-    assert refused >= 3
-
-
-def _repeats(
-    costs: Costs, group: Group, level: int, sync_ps: tuple[int, ...], target_ps: int
-) -> bool:
-    """Whether the checker proves that a group has no plan below a target."""
-    table = json.loads(json.dumps(table_to_json(costs.table)))
-    space = Space(to_json_data(costs.problem), table, "free")
-    z = group.zero
-    checked = CheckedGroup(
-        space.pairs.index((group.microbatch, tuple(group.configuration))),
-        space.schedules.index((group.schedule.name, group.schedule.chunks)),
-        space.zeros.index((z.dense, z.expert, z.instances)),
-        group.replicas,
-        group.stages,
-    )
-    return Proofs(space, Table(table, space), target_ps).runs(checked, level, sync_ps)
+        made = make_certificate(costs, "free", target)
+        assert check_data(json.loads(json.dumps(made.data))).least_ps == target, told
+        by_runs += made.proofs.get("runs", 0)
+        compared += 1
+        with pytest.raises(ConsistencyError, match="found no proof"):
+            make_certificate(costs, "free", target + 1)
+    assert compared >= 3
+    assert by_runs >= 3
 
 
 def test_interleaved_groups_have_the_bound_of_the_least_levels() -> None:
@@ -215,13 +187,13 @@ def test_interleaved_groups_have_the_bound_of_the_least_levels() -> None:
         problem = _problem(lambda s, data=data: build(Problem, data, f"seed {s}"), seed)
         value = None if problem is None else search(DefaultSource(Costs(problem))).value_ps
         if problem is not None and value is not None:
-            source = FreeSource(Costs(problem))
-            found = free_bound(source)
+            costs = Costs(problem)
+            found = free_bound(FreeSource(costs))
             assert found.bound_ps is not None
             assert found.bound_ps <= value
             assert found.relaxed == 0
-            assert prove(source, found.bound_ps).proofs == ()
-            assert prove(source, found.bound_ps + 1).open != ()
+            proofs = make_certificate(costs, "free", found.bound_ps).proofs
+            assert proofs.keys() <= {"sum", "room", "chunks"}
             compared += 1
     assert compared >= 2
 

@@ -929,7 +929,7 @@ class Proofs:
         """
         need(self.space.family == "free", "evidence: runs are for the free family")
         programs = self.run_programs(group, level)
-        return all([self._slabs(group, program, sync_ps) for program in programs])
+        return all(self._slabs(group, program, sync_ps) for program in programs)
 
     def run_programs(self, group: Group, level: int) -> list[Program]:
         """Return programs, of which one has every plan of a group: by how its ends are near."""
@@ -963,11 +963,11 @@ class Proofs:
         lies = [(1, inside, apart)] * (together > 1) + [(together, inside, copies)]
         for kind in (kind for kind in range(3) if k[kind] > 1):
             torn = [max(level, at) if place == kind else at for place, at in enumerate(inside)]
-            lies.append((0, torn, copies))
+            lies += [(0, torn, copies)] * (torn[0] <= space.tp_level)
         most = (self.least - 1 - self.fills(group)) // weigh.of_time if weigh.of_time else ENDLESS
         found, states, size = [], {(0, joined)}, 0
         for i, (_, flight, held, *_) in enumerate(stages):
-            left, rows = len(stages) - 1 - i, {}
+            left, rows = len(stages) - 1 - i, dict[Any, Any]()
             extra = exchange if i == 0 or not left else 0
             for low, taken in states:
                 rows[low, taken] = row = []
@@ -976,7 +976,8 @@ class Proofs:
                     now = max(taken, 0) + places if places else TORN
                     if now > room or (taken != FAR and (taken == TORN) != (now == TORN)):
                         continue
-                    outs = [(FAR, max(level, hop))] + [(now, hop)] * (now < room)
+                    outs = [(FAR, max(level, hop))] * (max(level, hop) <= space.hop_level)
+                    outs += [(now, hop)] * (now < room)
                     if not left:
                         meets = joined == FAR or (now == TORN == joined) or 0 < now <= joined
                         outs = [(joined, -1)] * meets

@@ -13,6 +13,7 @@ import click
 
 from nest_opt.cli.bound_command import bound_command
 from nest_opt.cli.check_command import check_command
+from nest_opt.cli.compare_command import compare_command
 from nest_opt.cli.crosscheck_command import crosscheck_command
 from nest_opt.cli.exact_command import exact_command
 from nest_opt.cli.export_command import export_command
@@ -64,6 +65,7 @@ for _command in (
     verify_command,
     check_command,
     improve_command,
+    compare_command,
     show_command,
     import_command,
     export_command,

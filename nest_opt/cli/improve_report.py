@@ -13,19 +13,13 @@ from nest_opt.cli.plan_table import plan_table
 from nest_opt.cli.problem_summary import derived_facts
 from nest_opt.cli.solve_report import headline, infeasible_report
 from nest_opt.cli.stage_table import degrees_text, facts, placement_text
+from nest_opt.cli.term_table import term_cells, term_table
 from nest_opt.cli.units import bytes_text, change_text, gap_text, number_text, seconds_text
 from nest_opt.cli.verify_report import verdict
-from nest_opt.improvement import Change, Given, Improvement, Move, batch_terms
+from nest_opt.improvement import Change, Given, Improvement, Move
 from nest_opt.improvement.dimensions import BOUNDARIES, BY_NAME
-from nest_opt.improvement.terms import TERMS
 from nest_opt.models.request import DerivedProblem
-from nest_opt.plan.evaluate import Evaluation
 
-_HEADS = {
-    "recomputation": "recom-\npute",
-    "collectives": "collec-\ntives",
-    "sharded parameters": "sharded",
-}
 _STEPS = ("first", "then")
 
 
@@ -171,26 +165,16 @@ def _step(number: int) -> str:
 
 def _terms(found: Improvement) -> RenderableType:
     """Return a table of the batch time by terms, before and after each step."""
-    table = plan_table()
-    table.add_column("per batch, in s", overflow="fold")
-    for name in TERMS:
-        table.add_column(_HEADS.get(name, name), justify="right", no_wrap=True)
+    table = term_table()
     plan = found.given.configuration.plan
     if plan is not None:
-        table.add_row("given", *_term_cells(plan.evaluation))
+        table.add_row("given", *term_cells(plan.evaluation))
     for number, each in enumerate(found.path):
         if each.plan is not None:
-            table.add_row(_step(number), *_term_cells(each.plan.evaluation))
+            table.add_row(_step(number), *term_cells(each.plan.evaluation))
     if found.rest is not None and found.rest.plan is not None:
-        table.add_row("optimum", *_term_cells(found.rest.plan.evaluation))
+        table.add_row("optimum", *term_cells(found.rest.plan.evaluation))
     return table
-
-
-def _term_cells(evaluation: Evaluation) -> list[str]:
-    return [
-        number_text(time_ps / 10**12) if time_ps else "0"
-        for time_ps in batch_terms(evaluation).values()
-    ]
 
 
 def _optimum(found: Improvement) -> dict[str, str]:

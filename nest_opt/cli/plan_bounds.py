@@ -18,6 +18,7 @@ from nest_opt.api import (
     Voucher,
     outside_family,
 )
+from nest_opt.certify.scope import uncertifiable
 from nest_opt.cli.progress import SearchProgress
 from nest_opt.errors import ConsistencyError, NestOptError
 from nest_opt.problem import Problem
@@ -102,7 +103,7 @@ def plan_bounds(
     optima
         What `--exact` found.
     skipped
-        Why nothing is computed of the free family; None if it is.
+        Why no program is written for the free family, where nothing else bounds it; None if one is.
     compute
         Whether to compute what is neither proved nor found.
 
@@ -118,7 +119,7 @@ def plan_bounds(
             bounds.append(proved[family])
         elif family in exact:
             bounds.append(_of_exact(exact[family]))
-        elif compute and family == "free" and skipped is not None:
+        elif compute and family == "free" and skipped and uncertifiable(result.plan.problem):
             bounds.append(PlanBound(family, missing=skipped))
         elif compute:
             bounds.append(_computed(result, family))
@@ -157,7 +158,7 @@ def _computed(result: VerifyResult, family: Family) -> PlanBound:
         lambda progress: api.bound_pipeline(
             result.plan.problem,
             family=family,
-            gap=NO_PROGRAMS_GAP if family == "free" else 0.0,
+            gap=NO_PROGRAMS_GAP if uncertifiable(result.plan.problem) else 0.0,
             time_limit_s=TIME_LIMIT_S,
             progress=progress,
             certify=False,

@@ -111,6 +111,31 @@ class SearchProgress(_Bar):
         self._draw(*self._steps, f"program, {progress.elapsed_s:.0f} s", note)
 
 
+class ComparisonProgress(SearchProgress):
+    """The progress callbacks of a search, and of the planners that follow it.
+
+    Parameters
+    ----------
+    planners
+        How many there are.
+    """
+
+    def __init__(
+        self,
+        planners: int,
+        console: "Console | None" = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(console, clock)
+        self._turns = (0, planners)
+
+    def planner(self, name: str) -> None:
+        """Draw whose turn it is."""
+        done, total = self._turns
+        self._draw(done, total, f"planner {name}", "")
+        self._turns = (done + 1, total)
+
+
 def _best(value_ps: int | None) -> str:
     return "no plan yet" if value_ps is None else f"best so far {seconds_text(value_ps)}"
 

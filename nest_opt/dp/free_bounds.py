@@ -1,4 +1,4 @@
-"""Bounds on every plan of the free family, and proofs that none is below a target."""
+"""Bounds on every plan of the free family: the bound of the best group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,6 @@ from nest_opt.cost.objective import ObjectiveWeights
 from nest_opt.dp.free_source import FreeSource
 from nest_opt.dp.passes import Passes, Stages
 from nest_opt.dp.search import NO_LIMIT, GroupQueue
-from nest_opt.dp.slabs import slabs
 from nest_opt.dp.source import Group
 from nest_opt.dp.thresholds import least_value
 from nest_opt.plan.progress import Progress
@@ -25,37 +24,14 @@ class FreeBound:
         A group that has no better bound; None if the bound is the value that was given.
     relaxed
         Groups that were relaxed to runs: for all others a cheaper bound was enough.
+    complete
+        Whether nothing ended the search early: a bound it is all the same.
     """
 
     bound_ps: int | None
     group: Group | None
     relaxed: int
-
-
-@dataclass(frozen=True)
-class GroupProof:
-    """That no plan of a group is below a target: runs at a level, and limits of slabs of max Z."""
-
-    group: Group
-    level: int
-    sync_ps: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class FreeProof:
-    """What is shown of a target.
-
-    Attributes
-    ----------
-    proofs
-        Groups for which runs are needed, in the order of their cheaper bounds; for all that are
-        not named these are enough.
-    open
-        Groups that may have a plan below the target, each with its bound.
-    """
-
-    proofs: tuple[GroupProof, ...]
-    open: tuple[Group, ...]
+    complete: bool
 
 
 def free_bound(
@@ -71,19 +47,24 @@ def free_bound(
         The value of a plan of the family, which no bound exceeds; None if none is known.
     progress
         Called with (groups done, groups, bound so far in ps or None).
+
+    A KeyboardInterrupt ends the search with what it has.
     """
     best, holder, relaxed = NO_LIMIT if value_ps is None else value_ps, None, 0
-    queue = GroupQueue(source, with_dominated=False)
-    queue.fill()
-    while (group := queue.next(best - 1)) is not None:
-        if progress:
-            progress(queue.done, queue.total, None if best == NO_LIMIT else best)
-        found = group_bound_ps(source, group, best - 1)
-        relaxed += not group.schedule.is_interleaved
-        if found is not None:
-            best, holder = found, replace(group, bound_ps=found)
-        queue.finish()
-    return FreeBound(None if best == NO_LIMIT else best, holder, relaxed)
+    queue, complete = GroupQueue(source, with_dominated=False), True
+    try:
+        queue.fill()
+        while (group := queue.next(best - 1)) is not None:
+            if progress:
+                progress(queue.done, queue.total, None if best == NO_LIMIT else best)
+            found = group_bound_ps(source, group, best - 1)
+            relaxed += not group.schedule.is_interleaved
+            if found is not None:
+                best, holder = found, replace(group, bound_ps=found)
+            queue.finish()
+    except KeyboardInterrupt:
+        complete, best = False, min(best, queue.bound_ps())
+    return FreeBound(None if best == NO_LIMIT else best, holder, relaxed, complete)
 
 
 def group_bound_ps(source: FreeSource, group: Group, limit: int = NO_LIMIT) -> int | None:
@@ -108,50 +89,3 @@ def least_of(
         if found is not None:
             least, limit = found, found - 1
     return least
-
-
-def prove(
-    source: FreeSource,
-    target_ps: int,
-    with_dominated: bool = False,
-    progress: Progress | None = None,
-) -> FreeProof:
-    """Show that no plan of the family has a value below a target, group by group.
-
-    Parameters
-    ----------
-    source
-        The groups.
-    target_ps
-        The target.
-    with_dominated
-        Whether groups are looked at that have no better plans than others.
-    progress
-        Called with (groups done, groups, None).
-    """
-    proofs, left = [], []
-    queue = GroupQueue(source, with_dominated)
-    queue.fill()
-    while (group := queue.next(target_ps - 1)) is not None:
-        if progress:
-            progress(queue.done, queue.total, None)
-        proof = group_proof(source, group, target_ps)
-        if proof is not None:
-            proofs.append(proof)
-        else:
-            bound = group_bound_ps(source, group, target_ps - 1)
-            assert bound is not None
-            left.append(replace(group, bound_ps=bound))
-        queue.finish()
-    return FreeProof(tuple(proofs), tuple(left))
-
-
-def group_proof(source: FreeSource, group: Group, target_ps: int) -> GroupProof | None:
-    """Return a proof that a group has no plan below a target, of the first level with one."""
-    if group.schedule.is_interleaved:
-        return None
-    for level in source.levels:
-        limits = slabs(source.runs(group, level), source.group_weights(group), target_ps)
-        if limits is not None:
-            return GroupProof(group, level, limits)
-    return None

@@ -73,8 +73,12 @@ class FreeSource(DefaultSource):
 
     @property
     def levels(self) -> range:
-        """Levels at which a group may be relaxed to runs."""
-        return range(1, len(self._group_sizes))
+        """Levels at which a group may be relaxed to runs.
+
+        On one level alone all is near, and far things are on that level too.
+        """
+        count = len(self._group_sizes)
+        return range(1, count) if count > 1 else range(1)
 
     def least_exchange(
         self, pair: tuple[int, Configuration], sharding: Sharding, stages: int

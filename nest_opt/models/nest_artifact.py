@@ -42,6 +42,30 @@ class _Edge(_Foreign):
     size: _Amount = Field(alias="communicationCost")
 
 
+class Baseline(_Foreign):
+    """A configuration that the artifact's paper compares with.
+
+    Attributes
+    ----------
+    layers
+        L, its transformer layers: those of the file less the embedding.
+    pp, dp, tp
+        Its degrees.
+    partition
+        Layers of each stage, from the first on; ceil(L / pp) in each if empty.
+    """
+
+    layers: _Degree = Field(alias="num_transformer_layers")
+    pp: _Degree = Field(alias="p")
+    dp: _Degree = Field(alias="d")
+    tp: _Degree = Field(alias="t")
+    partition: tuple[_Whole, ...] = Field(default=(), alias="layer_partition")
+
+
+class _Baselines(_Foreign):
+    baselines: dict[str, Baseline] = {}
+
+
 class _Artifact(_Foreign):
     ep_degree: _Degree
     cp_degree: _Degree = 1
@@ -146,6 +170,17 @@ def read_nest_artifact(path: Path, microbatch: int = 1) -> Problem:
     """
     source = build(_Artifact, read_json(path), str(path))
     return build(Problem, _problem_data(source, path.stem, microbatch), str(path))
+
+
+def read_baselines(path: Path) -> dict[str, Baseline]:
+    """Read the baselines that an input file of the artifact's solver carries, by name.
+
+    Raises
+    ------
+    InstanceError
+        If the file is malformed.
+    """
+    return build(_Baselines, read_json(path), str(path)).baselines
 
 
 def _whole(amount: Decimal, what: str) -> int:

@@ -2,10 +2,14 @@
 
 import time
 from dataclasses import replace
+from fractions import Fraction
+from math import ceil
 
 from nest_opt.certify.certificate import Certificate
 from nest_opt.certify.maker import make_certificate
 from nest_opt.certify.scope import uncertifiable
+from nest_opt.dp.free_bounds import free_bound
+from nest_opt.dp.free_source import FreeSource
 from nest_opt.milp.limits import SearchLimits
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
@@ -62,26 +66,26 @@ def bound_pipeline(
     """
     begin = time.perf_counter()
     limits = SearchLimits(time_limit_s, None, gap)
-    if family == "free":
+    deadline = Deadline(progress, lambda: limits.remaining_s(begin))
+    if family == "free" and uncertifiable(problem):
         found = _of_programs(problem, gap, time_limit_s, progress, start)
-        if certify:
-            why = uncertifiable(problem) or f"none is made of a bound by {found.voucher}"
-            found = replace(found, uncertified=why)
     else:
-        deadline = Deadline(progress, lambda: limits.remaining_s(begin))
-        found = _of_search(start or solve_pipeline(problem, deadline))
-        if certify:
-            found = _certified(problem, found, deadline)
+        solved = start or solve_pipeline(problem, deadline)
+        found = _of_search(solved)
+        if family == "free":
+            found = _of_relaxations(problem, found, gap, deadline)
+    if certify:
+        found = _certified(problem, found, deadline)
     return replace(found, wall_s=time.perf_counter() - begin)
 
 
 def _certified(problem: Problem, found: BoundResult, progress: Progress) -> BoundResult:
-    """Return a bound of the aligned family with its certificate, or with why it has none."""
+    """Return a bound with its certificate, or with why it has none."""
     why = uncertifiable(problem) or _beyond(problem, found)
     if why is not None:
         return replace(found, uncertified=why)
     try:
-        made = make_certificate(Costs(problem), "aligned", found.bound_ps, progress)
+        made = make_certificate(Costs(problem), found.family, found.bound_ps, progress)
     except KeyboardInterrupt:
         return replace(found, uncertified="the search for proofs was cut short")
     return replace(
@@ -110,6 +114,21 @@ def _of_search(found: SolveResult) -> BoundResult:
         complete=found.status != "interrupted",
         groups=0,
     )
+
+
+def _of_relaxations(
+    problem: Problem, aligned: BoundResult, gap: float, progress: Progress
+) -> BoundResult:
+    """Return what least levels and runs of stages prove of the free family.
+
+    The best aligned plan is one of the family. Within the gap of it nothing better is looked for.
+    """
+    enough = aligned.value_ps
+    if enough is not None:
+        enough = ceil(enough * (1 - Fraction(gap)))
+    found = free_bound(FreeSource(Costs(problem)), enough, progress)
+    complete = aligned.complete and found.complete
+    return replace(aligned, family="free", bound_ps=found.bound_ps, complete=complete)
 
 
 def _of_programs(
