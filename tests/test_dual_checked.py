@@ -51,7 +51,7 @@ def compare(costs: Costs) -> int:
 def test_numbers_of_tiny_problems_are_equal(maker: object) -> None:
     """Of every schedule and ZeRO level, with tied parameters and constraints."""
     count = 0
-    for seed in range(24):
+    for seed in range(14):
         data = maker(seed)  # type: ignore[operator]
         data["search"]["per_stage"] = []
         if seed % 2:
@@ -60,10 +60,10 @@ def test_numbers_of_tiny_problems_are_equal(maker: object) -> None:
             count += compare(Costs(build(Problem, data, f"seed {seed}")))
         except InstanceError:
             continue
-    assert count >= 60
+    assert count >= 40
 
 
-@pytest.mark.parametrize("name", ["experts", "replicas-in-nodes-of-their-own", "colocated-layers"])
+@pytest.mark.parametrize("name", ["experts", "replicas-in-nodes-of-their-own"])
 def test_numbers_of_small_instances_are_equal(name: str) -> None:
-    """With experts, failure domains and colocation."""
+    """With experts, and with failure domains."""
     assert compare(Costs(read_problem(SMALL / f"{name}.json"))) >= 80

@@ -126,7 +126,7 @@ def random_problem(kind: str, seed: int) -> Problem:
 def test_placements_of_tiny_problems_are_points(kind: str) -> None:
     """So are random ones with several stages and replicas, of every schedule and ZeRO level."""
     told: Counter[str] = Counter()
-    for seed in range(40):
+    for seed in range(30):
         try:
             costs = Costs(random_problem(kind, seed))
             of_problem = list(groups(costs))
@@ -140,7 +140,7 @@ def test_placements_of_tiny_problems_are_points(kind: str) -> None:
             if placement is None or (costs.table.tied and not placement.is_uniform):
                 continue
             compare(costs, at, placement, told)
-    assert told["legal"] >= 40
+    assert told["legal"] >= 30
     assert told["equal"] >= 10
     assert told["packed"] >= 10
 
