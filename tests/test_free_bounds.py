@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,15 @@ from nest_opt.problem.validation import build
 from nest_opt.problem.zero import NOT_SHARDED
 
 PAPER = Path(__file__).resolve().parent.parent / "instances" / "paper"
-MOST_ASSIGNMENTS = 60
+MOST_ASSIGNMENTS = 120
+# Of 100 seeds each, those on which brute force is quick, and one error or another in what is
+# counted shows.
+SEEDS = {
+    "degrees": (20, 28, 49, 57, 80, 97),
+    "zero": (7, 11, 15, 20, 30, 52, 55, 64, 97),
+    "tied": (3, 9, 13, 21, 27, 28, 53, 61, 70, 95, 97),
+    "schedules": (21, 49, 57, 70, 97),
+}
 
 
 def _problem(make: Callable[[int], Problem], seed: int) -> Problem | None:
@@ -56,7 +64,7 @@ MAKERS: dict[str, Callable[[int], Problem]] = {
 }
 
 
-def problems(name: str, seeds: range) -> Iterator[tuple[str, Problem]]:
+def problems(name: str, seeds: Iterable[int]) -> Iterator[tuple[str, Problem]]:
     """Yield the problems of some seeds, each with what names it."""
     for seed in seeds:
         problem = _problem(MAKERS[name], seed)
@@ -86,7 +94,7 @@ def key(group: Group) -> GroupKey:
 def test_no_group_has_a_plan_below_its_bound(name: str) -> None:
     """Of every group, on any devices; of most groups that have one a plan is at the bound."""
     compared = tight = 0
-    for told, problem in problems(name, range(100, 106)):
+    for told, problem in problems(name, SEEDS[name]):
         best = free_brute_force(problem, MOST_ASSIGNMENTS, groups=True)
         if best is None:
             continue

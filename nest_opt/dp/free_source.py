@@ -97,7 +97,13 @@ class FreeSource(DefaultSource):
         # Copies below the level are those of a run of replicas, or equals of all runs.
         together = d if h == 1 else min(h, d // h)
         block = group.configuration.block_size
-        return Counts(self._group_sizes[level - 1] // block, together, block > 1)
+        room = self._group_sizes[level - 1] // block
+        if room >= group.stages * together:
+            # Whatever there is fits, so that one block says as much of a stage as all do.
+            together = 1
+        if together == 1 or together > room:
+            room = min(room, group.stages)
+        return Counts(room, together, block > 1)
 
     def runs(self, group: Group, level: int) -> list[Runs]:
         """Return pipelines, one of which is no dearer than any plan of a group.
