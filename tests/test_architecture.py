@@ -20,7 +20,7 @@ ALLOWED = {
     "simulate": {"errors", "problem", "plan"},
     "models": {"errors", "problem", "network"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
-    "certify": {"errors", "problem", "network", "cost", "plan"},
+    "certify": {"errors", "problem", "network", "cost", "plan", "solver"},
     "planners": {"errors", "problem", "network", "cost", "plan"},
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
