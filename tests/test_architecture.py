@@ -20,7 +20,7 @@ ALLOWED = {
     "simulate": {"errors", "problem", "plan"},
     "models": {"errors", "problem", "network"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
-    "certify": {"errors", "problem", "network", "cost", "plan"},
+    "certify": {"errors", "problem", "network", "cost", "plan", "solver"},
     "planners": {"errors", "problem", "network", "cost", "plan"},
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
@@ -100,17 +100,18 @@ def test_terminal_libraries_stay_in_the_command_line(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_modelling_and_solver_libraries_stay_in_their_rooms(path: Path) -> None:
-    """Pyomo is imported in `milp` and `solver` only, highspy in `solver` only."""
+    """Pyomo is imported in `milp` and `solver` only, highspy in `solver`, networkx in `network`."""
     names = {name.split(".")[0] for name in imported_modules(path)}
     assert room(path) in {"milp", "solver"} or "pyomo" not in names
     assert room(path) == "solver" or "highspy" not in names
+    assert room(path) == "network" or "networkx" not in names
 
 
 def test_the_program_starts_without_pyomo() -> None:
-    """Importing the package, its command line and the exact search loads no Pyomo or HiGHS."""
+    """Importing the package, its command line and networks loads no Pyomo, HiGHS or networkx."""
     code = (
-        "import sys, nest_opt, nest_opt.cli, nest_opt.milp.exact; "
-        "print({'pyomo', 'highspy'} & {name.split('.')[0] for name in sys.modules})"
+        "import sys, nest_opt, nest_opt.cli, nest_opt.milp.exact, nest_opt.network.cuts; "
+        "print({'pyomo', 'highspy', 'networkx'} & {name.split('.')[0] for name in sys.modules})"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
