@@ -5,8 +5,8 @@
 This one module trusts nobody: it needs the standard library alone, and works in integers and
 fractions. From the problem it rebuilds every group of plans (microbatch b, configuration k, degree
 d, ZeRO level, schedule, stages S) and, in the aligned family, every device map of a group. From the
-cost table it rebuilds what the layers between two cuts cost as a stage. Each entry of the evidence says
-by which proof a box of groups has nothing below the claim, and the proof is done again here. A
+cost table it rebuilds what the layers between two cuts cost as a stage. Each entry of the evidence
+says by which proof a box of groups has nothing below the claim, and the proof is done again here. A
 group that no entry covers is a refusal. `docs/certificates.md` has the format and why each proof is
 sound; numbers in brackets are equations of `docs/formulation.md`.
 """
