@@ -132,12 +132,13 @@ def bound(
     progress: Progress | None = None,
     certify: bool = True,
     start: SolveResult | None = None,
+    splits: int = 0,
 ) -> BoundResult:
     """Bound all plans of a family from below, with a certificate where there is one.
 
     Parameters and errors are those of `bound_pipeline`, or for a placement
     graph, which has no certificates, those of `bound_graph`: `family`,
-    `certify` and `start` are of pipelines alone.
+    `certify`, `start` and `splits` are of pipelines alone.
     """
     if problem.is_placement_graph:
         return bound_graph(problem, gap=gap, time_limit_s=time_limit_s, progress=progress)
@@ -149,6 +150,7 @@ def bound(
         progress=progress,
         certify=certify,
         start=start,
+        splits=splits,
     )
 
 

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
+from importlib import import_module
 from itertools import accumulate, pairwise, product
 from math import gcd, isqrt, prod
 from typing import Any, NamedTuple
@@ -784,6 +785,11 @@ class Proofs:
             return self.thresholds(group, steps, entry["sync_ps"])
         if proof == "runs" and not many:
             return self.runs(group, entry["level"], entry["sync_ps"])
+        if proof == "dual" and not many:
+            need(self.space.family == "free", "evidence: duals are for the free family")
+            # Linear programs are two modules of their own, which may be copied out as well.
+            place = "nest_opt.certify." if __package__ else ""
+            return bool(import_module(place + "dual_checked").settles(self, group, entry["tree"]))
         need(proof == "chunks" and many, f"found a proof {proof!r:.40}")
         return self.chunks(group, steps)
 

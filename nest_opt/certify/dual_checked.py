@@ -1,20 +1,56 @@
-"""The numbers of a group for `dual_rows`, from what the certificate checker rebuilds by itself.
+"""The proof `dual` of a certificate: the numbers of a group for `dual_rows`, and its tree.
 
-Like the checker it takes them from problem and cost table alone, and imports the standard library.
-Stages of one configuration, as the checker knows no others.
+Like the checker it takes them from problem and cost table alone, and imports the standard library
+and nothing but `dual_rows`, so that the three modules can be copied out together. Stages of one
+configuration, as the checker knows no others.
 """
 
 from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from nest_opt.certify import dual_rows
-from nest_opt.certify.checker import Costs, Group, Proofs, added, in_flight
+if TYPE_CHECKING:
+    from nest_opt.certify.checker import Costs, Group, Proofs
+
+if __package__:
+    from nest_opt.certify import dual_rows
+else:
+    import dual_rows  # type: ignore[import-not-found,no-redef]
+
+# A program has so many arcs at most.
+MOST_ARCS = 10**6
+# What an arc takes to make and to value, in the checker's steps.
+STEPS_AN_ARC = 200
 
 
-def numbers(proofs: Proofs, group: Group) -> dual_rows.Group | None:
-    """Return the numbers of a group; None if it has fewer failure domains than replicas need."""
+def settles(proofs: "Proofs", group: "Group", tree: Any) -> bool:
+    """Whether a tree proves that no plan of a group of the free family is below L.
+
+    Raises
+    ------
+    ValueError
+        If the tree is malformed, or the group too large.
+    """
+    found = numbers(proofs, group)
+    if found is None:
+        return True
+    arcs = dual_rows.most_arcs(found)
+    if arcs > MOST_ARCS:
+        raise ValueError(f"found {arcs} arcs in a linear program, at most {MOST_ARCS} are allowed")
+
+    def spend(arcs: int) -> None:
+        proofs.spend(STEPS_AN_ARC * (1 + arcs))
+
+    return dual_rows.open_leaf(found, proofs.least, tree, spend) is None
+
+
+def numbers(proofs: "Proofs", group: "Group") -> "dual_rows.Group | None":
+    """Return the numbers of a group; None if constraints leave it without a plan."""
     space, table, (costs, weigh) = proofs.space, proofs.table, proofs.of(group)
     devices, d, s = space.devices, group.replicas, group.stages
     block, (_, _, runs) = _block(costs), space.zeros[group.zero]
+    stages = proofs.stages(group, None)
+    if stages is None:
+        return None
     top = sum(size < devices for size in space.sizes)
     least_spread = 0
     for by_device, size, most in space.crowds:
@@ -35,9 +71,7 @@ def numbers(proofs: Proofs, group: Group) -> dual_rows.Group | None:
             for size in space.sizes[:top]
         ),
         choices=(_choice(proofs, group, top),),
-        in_flight=tuple(
-            in_flight(space.schedules[group.schedule], i, s, costs.rounds) for i in range(s)
-        ),
+        in_flight=tuple(flight for _, flight, *_ in stages),
         free_bytes=table.free,
         sum_weight=weigh.total,
         round_weight=weigh.rounds,
@@ -52,17 +86,17 @@ def numbers(proofs: Proofs, group: Group) -> dual_rows.Group | None:
     )
 
 
-def _block(costs: Costs) -> int:
+def _block(costs: "Costs") -> int:
     tp, cp, ep, _ = costs.k
     return int(tp * cp * ep)
 
 
-def _exchange(costs: Costs) -> int:
+def _exchange(costs: "Costs") -> int:
     """Return E of (66) on level 0."""
     return costs.exchange_ps(2, 0)
 
 
-def _choice(proofs: Proofs, group: Group, top: int) -> dual_rows.Choice:
+def _choice(proofs: "Proofs", group: "Group", top: int) -> "dual_rows.Choice":
     """Return what a stage takes, at levels 0 to `top`."""
     (costs, _), (inside, copies, _) = proofs.of(group), proofs.space.least(group)
     rows, tied = proofs.table.rows, proofs.table.tied
@@ -101,8 +135,8 @@ def _choice(proofs: Proofs, group: Group, top: int) -> dual_rows.Choice:
 
 
 def _class_costs(
-    proofs: Proofs, group: Group, place: int, own: list[int], top: int
-) -> dual_rows.ClassCosts:
+    proofs: "Proofs", group: "Group", place: int, own: list[int], top: int
+) -> "dual_rows.ClassCosts":
     """Return what a class takes over its copies in a run; between runs, at the least level."""
     (costs, _), rows, sync = proofs.of(group), proofs.table.rows, proofs.table.sync
     name, zero, inside, each, batch = costs.classes[place]
@@ -114,7 +148,8 @@ def _class_costs(
         keys = [(name, inside, what, 1, level) for what in batch]
         if zero and costs.runs > 1:
             keys.append((name, costs.runs, "all-reduce", inside, between))
-        first, *row = added([nothing, *(sync[*costs.k, *key] for key in keys)])
+        every = [nothing, *(sync[*costs.k, *key] for key in keys)]
+        first, *row = (sum(column) for column in zip(*every, strict=True))
         fixed.append(first)
         syncs.append(tuple(row[r] for r in own))
         calls = [sync[*costs.k, name, inside, what, 1, level] for what in each]

@@ -7,7 +7,7 @@ whatever multipliers of rows make of the program's least value is a lower bound:
 them, nothing here trusts them. Standard library alone, integers and fractions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -16,6 +16,8 @@ from math import lcm
 from typing import Any
 
 Row = tuple[int, ...]
+# Of the common denominator of a leaf's multipliers: arithmetic has to end.
+MOST_BITS = 2**13
 # Least and most of a node's integers, by name.
 Bounds = Mapping[str, tuple[int, int]]
 # A cut, and the level of the worst hop over it.
@@ -231,7 +233,9 @@ def dual_value(program: Program, multipliers: Mapping[str, Fraction]) -> Fractio
     """
     if any(value < 0 for value in multipliers.values()):
         raise ValueError(f"multipliers: found {min(multipliers.values())}, at least 0 is needed")
-    scale = lcm(*(value.denominator for value in multipliers.values()))
+    scale = lcm(*{value.denominator for value in multipliers.values()})
+    if scale.bit_length() > MOST_BITS:
+        raise ValueError(f"multipliers: found a denominator of more than {MOST_BITS} bits in all")
     weight = {
         name: int(value * scale) for name, value in multipliers.items() if name in program.right
     }
@@ -254,27 +258,65 @@ def dual_value(program: Program, multipliers: Mapping[str, Fraction]) -> Fractio
     return Fraction(total + min(reached.values()), scale) if reached else None
 
 
-def open_leaf(group: Group, limit_ps: int, tree: Any) -> tuple[Bounds, Fraction] | None:
+def open_leaf(
+    group: Group, limit_ps: int, tree: Any, spend: Callable[[int], None] | None = None
+) -> tuple[Bounds, Fraction] | None:
     """Return a leaf that leaves room for an objective below a limit, and its value; None if none.
 
     A tree is `{"split": [name, v], "below": tree, "above": tree}`, the one for an integer of at
     most v and the other for one of at least v + 1, or `{"multipliers": {row: number}}` with
-    integers and texts "p/q". Objectives are whole, so that more than limit - 1 will do.
+    integers and texts "p/q". Objectives are whole, so that more than limit - 1 will do. `spend`
+    is told the arcs of every program.
+
+    Raises
+    ------
+    ValueError
+        If a multiplier is none, or below 0.
     """
     nodes: list[tuple[Any, Bounds]] = [(tree, {})]
     while nodes:
         node, bounds = nodes.pop()
+        if spend:
+            spend(0)
         if "split" in node:
             name, value = node["split"]
             low, high = bounds.get(name, (0, limit_ps))
+            if type(value) is not int:
+                raise ValueError(f"split {name!r:.40}: found {value!r:.40}, an integer is needed")
             nodes.append((node["below"], {**bounds, name: (low, min(high, value))}))
             nodes.append((node["above"], {**bounds, name: (max(low, value + 1), high)}))
             continue
-        numbers = {row: Fraction(number) for row, number in node["multipliers"].items()}
-        found = dual_value(build(group, limit_ps, bounds), numbers)
+        numbers = {row: multiplier(number) for row, number in node["multipliers"].items()}
+        program = build(group, limit_ps, bounds)
+        if spend:
+            spend(sum(map(len, program.arcs)))
+        found = dual_value(program, numbers)
         if found is not None and found <= limit_ps - 1:
             return bounds, found
     return None
+
+
+def multiplier(number: Any) -> Fraction:
+    """Return a multiplier as a file has it: an integer, or a text of two.
+
+    Raises
+    ------
+    ValueError
+        If it is something else, or has more digits than any that is of use.
+    """
+    parts = [str(number)] if type(number) is int else str(number).split("/")
+    if len(parts) > 2 or not all(part.isdecimal() and len(part) <= 20 for part in parts):
+        raise ValueError(
+            f'multipliers: found {number!r:.40}, an integer or "p/q" of at least 0 is needed'
+        )
+    return Fraction(*map(int, parts))
+
+
+def most_arcs(group: Group) -> int:
+    """Return how many arcs a program of a group has at most."""
+    levels = len(group.rooms) + 1
+    intervals = group.stages * group.layers * (group.layers + 1) // 2
+    return intervals * len(group.choices) * len(staircases(levels, levels)) * levels * levels
 
 
 def build(group: Group, limit_ps: int, bounds: Bounds) -> Program:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nest_opt.certify.checker import ENDLESS, Coverage, Group, Program, Proofs, Space, Steps, Table
+from nest_opt.certify.dual import prove
+from nest_opt.certify.dual_checked import numbers
 from nest_opt.cost.table_file import table_digest, table_to_json
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.evaluate import Costs
@@ -30,7 +32,11 @@ class Made:
 
 
 def make_certificate(
-    costs: Costs, family: str, least_ps: int | None, progress: Progress | None = None
+    costs: Costs,
+    family: str,
+    least_ps: int | None,
+    progress: Progress | None = None,
+    splits: int = 0,
 ) -> Made:
     """Return a certificate that no plan of a family is below a value.
 
@@ -44,6 +50,9 @@ def make_certificate(
         The value; None claims that there is no plan.
     progress
         Called with (groups settled, groups, the value).
+    splits
+        Of a group of the free family that nothing else settles, most splits of
+        a linear program.
 
     Raises
     ------
@@ -59,7 +68,9 @@ def make_certificate(
     for number, group in enumerate(groups):
         if progress:
             progress(number, len(groups), least_ps)
-        entries = _settle(proofs, group)
+        entries = _settle(proofs, group) or _by_programs(proofs, group, splits)
+        if not entries:
+            raise _unsettled(proofs, group)
         found.setdefault(entries[0]["proof"], []).append((group, entries))
     evidence = [
         {**entry, "box": _box(group, group.stages)}
@@ -85,8 +96,44 @@ def make_certificate(
     return Made(certificate, len(groups), Counter({name: len(of) for name, of in found.items()}))
 
 
+def bound_by_programs(
+    costs: Costs, enough_ps: int, splits: int, progress: Progress | None = None
+) -> int:
+    """Return a bound of the free family by linear programs where all other proofs fail.
+
+    Parameters
+    ----------
+    costs
+        Of the problem.
+    enough_ps
+        No more is looked for.
+    splits
+        Of a program, at most.
+    progress
+        Called with (groups looked at, groups, the bound so far).
+
+    Raises
+    ------
+    SolverError
+        If HiGHS fails.
+    """
+    table = table_to_json(costs.table)
+    space = Space(to_json_data(costs.problem), table, "free")
+    proofs = Proofs(space, Table(table, space), enough_ps)
+    groups, least = Coverage(space).groups, enough_ps
+    for number, group in enumerate(groups):
+        if progress:
+            progress(number, len(groups), least)
+        if _settle(proofs, group):
+            continue
+        if space.schedules[group.schedule][1] > 1 or (of := numbers(proofs, group)) is None:
+            return 0
+        least = min(least, prove(of, least, splits).bound_ps)
+    return least
+
+
 def _settle(proofs: Proofs, group: Group) -> list[Entry]:
-    """Return entries that settle a group, boxes aside."""
+    """Return entries that settle a group, boxes aside; none if it cannot be."""
     if proofs.sum(group):
         return [{"proof": "sum"}]
     if proofs.room(group):
@@ -98,7 +145,7 @@ def _settle(proofs: Proofs, group: Group) -> list[Entry]:
         maps = _maps(space, group)
         if space.family == "aligned" and all(proofs.chunks(group, at) for at in maps.values()):
             return [{"proof": "chunks", "maps": [list(name) for name in maps]}]
-        raise _unsettled(proofs, group)
+        return []
     sync_ps = slabs(proofs, group, None)
     if sync_ps is not None:
         return [{"proof": "thresholds", "sync_ps": sync_ps}]
@@ -106,22 +153,33 @@ def _settle(proofs: Proofs, group: Group) -> list[Entry]:
 
 
 def _by_runs(proofs: Proofs, group: Group) -> list[Entry]:
-    """Return an entry of runs at the first level that settles a group."""
+    """Return an entry of runs at the first level that settles a group, if one does."""
     for level in range(1, len(proofs.space.sizes)):
         sync_ps = slabs_of(proofs.least, proofs.run_programs(group, level))
         if sync_ps is not None:
             return [{"proof": "runs", "level": level, "sync_ps": sync_ps}]
-    raise _unsettled(proofs, group)
+    return []
+
+
+def _by_programs(proofs: Proofs, group: Group, splits: int) -> list[Entry]:
+    """Return an entry of a tree of linear programs, if there is one with so many splits."""
+    if not splits or proofs.space.schedules[group.schedule][1] > 1:
+        return []
+    of = numbers(proofs, group)
+    if of is None:
+        return [{"proof": "dual", "tree": {"multipliers": {}}}]
+    found = prove(of, proofs.least, splits)
+    return [{"proof": "dual", "tree": found.tree}] if found.bound_ps >= proofs.least else []
 
 
 def _by_map(proofs: Proofs, group: Group) -> list[Entry]:
-    """Return an entry for all device maps with the same thresholds."""
+    """Return an entry for all device maps with the same thresholds; none if one has none."""
     by_thresholds: dict[tuple[int, ...], list[list[Any]]] = {}
     maps = _maps(proofs.space, group)
     for name, steps in maps.items():
         sync_ps = slabs(proofs, group, steps)
         if sync_ps is None:
-            raise _unsettled(proofs, group)
+            return []
         by_thresholds.setdefault(tuple(sync_ps), []).append(list(name))
     if not maps:
         by_thresholds[()] = []

@@ -46,6 +46,14 @@ if TYPE_CHECKING:
     multiple=True,
     help="Bound plans with only these values of a dimension, as `solve` does. Repeatable.",
 )
+@click.option(
+    "--splits",
+    metavar="N",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    help="Free family: find the best plan by integer programs, and where nothing else proves a "
+    "group, split a linear program up to so often. For some dozens of devices; 0 unless given.",
+)
 @runtime_option
 @click.option(
     "-o",
@@ -63,6 +71,7 @@ def bound_command(
     gap: Fraction,
     time_limit_s: Fraction | None,
     fixes: tuple[str, ...],
+    splits: int,
     runtime: str | None,
     output: Path | None,
     as_json: bool,
@@ -79,7 +88,9 @@ def bound_command(
     found: _Found | None = None
     # Interrupted before the search began, there is nothing to show.
     with suppress(KeyboardInterrupt):
-        found = _search(problem_path, asked, family, float(gap), limit_s, fixes, runtime, output)
+        found = _search(
+            problem_path, asked, family, float(gap), limit_s, fixes, splits, runtime, output
+        )
     if found is None:
         _print_nothing(as_json)
         return EXIT_NO
@@ -104,6 +115,7 @@ def _search(
     gap: float,
     time_limit_s: float | None,
     fixes: tuple[str, ...],
+    splits: int,
     runtime: str | None,
     output: Path | None,
 ) -> _Found:
@@ -127,6 +139,7 @@ def _search(
             gap=gap,
             time_limit_s=time_limit_s,
             progress=progress,
+            splits=splits,
         )
     return _Found(problem, source, result, output is None or written(result, output))
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 from nest_opt.certify.certificate import Certificate
-from nest_opt.certify.maker import make_certificate
+from nest_opt.certify.maker import bound_by_programs, make_certificate
 from nest_opt.certify.scope import uncertifiable
 from nest_opt.dp.free_bounds import free_bound
 from nest_opt.dp.free_source import FreeSource
@@ -31,6 +31,7 @@ def bound_pipeline(
     progress: Progress | None = None,
     certify: bool = True,
     start: SolveResult | None = None,
+    splits: int = 0,
 ) -> BoundResult:
     """Bound all plans of a family from below.
 
@@ -51,6 +52,10 @@ def bound_pipeline(
         Whether a certificate is wanted.
     start
         What `solve` found for the problem, if that is known.
+    splits
+        Of the free family: if above 0, integer programs look for the best
+        plan, and where no other proof settles a group, a linear program is split
+        up to so often.
 
     Raises
     ------
@@ -73,19 +78,24 @@ def bound_pipeline(
         solved = start or solve_pipeline(problem, deadline)
         found = _of_search(solved)
         if family == "free":
-            found = _of_relaxations(problem, found, gap, deadline)
+            if splits:
+                best = _of_programs(problem, gap, limits.remaining_s(begin), progress, solved)
+                found = replace(found, value_ps=best.value_ps)
+            found = _of_relaxations(problem, found, gap, splits, deadline)
     if certify:
-        found = _certified(problem, found, deadline)
+        found = _certified(problem, found, splits, deadline)
     return replace(found, wall_s=time.perf_counter() - begin)
 
 
-def _certified(problem: Problem, found: BoundResult, progress: Progress) -> BoundResult:
+def _certified(
+    problem: Problem, found: BoundResult, splits: int, progress: Progress
+) -> BoundResult:
     """Return a bound with its certificate, or with why it has none."""
     why = uncertifiable(problem) or _beyond(problem, found)
     if why is not None:
         return replace(found, uncertified=why)
     try:
-        made = make_certificate(Costs(problem), found.family, found.bound_ps, progress)
+        made = make_certificate(Costs(problem), found.family, found.bound_ps, progress, splits)
     except KeyboardInterrupt:
         return replace(found, uncertified="the search for proofs was cut short")
     return replace(
@@ -117,18 +127,25 @@ def _of_search(found: SolveResult) -> BoundResult:
 
 
 def _of_relaxations(
-    problem: Problem, aligned: BoundResult, gap: float, progress: Progress
+    problem: Problem, known: BoundResult, gap: float, splits: int, progress: Progress
 ) -> BoundResult:
-    """Return what least levels and runs of stages prove of the free family.
+    """Return what least levels, runs of stages and linear programs prove of the free family.
 
-    The best aligned plan is one of the family. Within the gap of it nothing better is looked for.
+    Within the gap of the best plan that is known nothing better is looked for.
     """
-    enough = aligned.value_ps
+    costs, enough = Costs(problem), known.value_ps
     if enough is not None:
         enough = ceil(enough * (1 - Fraction(gap)))
-    found = free_bound(FreeSource(Costs(problem)), enough, progress)
-    complete = aligned.complete and found.complete
-    return replace(aligned, family="free", bound_ps=found.bound_ps, complete=complete)
+    found = free_bound(FreeSource(costs), enough, progress)
+    bound_ps, complete, voucher = found.bound_ps, known.complete and found.complete, known.voucher
+    if splits and complete and enough is not None and bound_ps is not None and bound_ps < enough:
+        try:
+            better = bound_by_programs(costs, enough, splits, progress)
+        except KeyboardInterrupt:
+            better, complete = 0, False
+        if better > bound_ps:
+            bound_ps, voucher = better, "LP dual"
+    return replace(known, family="free", bound_ps=bound_ps, complete=complete, voucher=voucher)
 
 
 def _of_programs(
