@@ -556,8 +556,8 @@ class Table:
         self.sync, self.shards, self.exchange = unique(sync), unique(shards), unique(exchange)
         self.tied: int | None = tied["row"]
         alone = self.rows.count(self.rows[-1]) == 1 < self.layers
-        need(self.tied is None or alone, "table.tied: the last layer's row is another's too")
         need(self.tied is None or space.listed, "table.tied: found some, in any order of layers")
+        need(self.tied is None or alone, "table.tied: the last layer's row is another's too")
         for pair, modes in zip(self.pairs, space.modes, strict=True):
             need(set(pair["stash_bytes"]) == set(modes), "table.pairs: other modes")
             cuts = {len(row) for row in pair["hop_ps"]}
@@ -786,7 +786,8 @@ class Proofs:
         if proof == "runs" and not many:
             return self.runs(group, entry["level"], entry["sync_ps"])
         if proof == "dual" and not many:
-            need(self.space.family == "free", "evidence: duals are for the free family")
+            known_here = self.space.family == "free" and self.space.listed
+            need(known_here, "evidence: duals are for the free family, in the listed order")
             # Linear programs are two modules of their own, which may be copied out as well.
             place = "nest_opt.certify." if __package__ else ""
             return bool(import_module(place + "dual_checked").settles(self, group, entry["tree"]))

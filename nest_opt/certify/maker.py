@@ -162,8 +162,11 @@ def _by_runs(proofs: Proofs, group: Group) -> list[Entry]:
 
 
 def _by_programs(proofs: Proofs, group: Group, splits: int) -> list[Entry]:
-    """Return an entry of a tree of linear programs, if there is one with so many splits."""
-    if not splits or proofs.space.schedules[group.schedule][1] > 1:
+    """Return an entry of a tree of linear programs, if there is one with so many splits.
+
+    Their rows are of intervals, in the listed order.
+    """
+    if not splits or not proofs.space.listed or proofs.space.schedules[group.schedule][1] > 1:
         return []
     of = numbers(proofs, group)
     if of is None:
