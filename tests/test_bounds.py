@@ -183,7 +183,6 @@ def test_a_time_limit_ends_a_bound(value_ps: int, monkeypatch: pytest.MonkeyPatc
         (["-o", "nowhere/c.json"], "no directory nowhere"),
         (["-o", "."], "found a directory, a file is needed"),
         (["-o", HOPS], "is the input file itself"),
-        (["-o", "c.json", "--fix", "layer_order=any"], "search.layer_order: found 'any'"),
         (["-o", "c.json", "--fix", "per_stage=tp"], "search.per_stage: found tp"),
     ],
 )
@@ -265,7 +264,7 @@ def test_a_certificate_that_is_not_made_is_missed(
         (["--certify", "nowhere/c.json"], "no directory nowhere"),
         (["--certify", HOPS], "is the input file itself"),
         (["--certify", "x.json", "-o", "./x.json"], "which --output names as well"),
-        (["--certify", "c.json", "--fix", "layer_order=any"], "--certify: search.layer_order"),
+        (["--certify", "c.json", "--fix", "per_stage=tp"], "--certify: search.per_stage"),
     ],
 )
 def test_solve_refuses_to_certify(
@@ -384,8 +383,8 @@ def test_check_refuses(tmp_path: Path) -> None:
     costs = claimed(tmp_path / "costs.json", 5, table_sha256="0" * 64)
     broken = claimed(tmp_path / "broken.json", 5, problem={"name": "nothing"})
     altered = claimed(tmp_path / "altered.json", 5, problem_sha256="0" * 64)
-    listed = fix(read_problem(HOPS), {"layer_order": ("any",)})
-    beyond = claimed(tmp_path / "beyond.json", 5, problem=to_json_data(listed))
+    staged = fix(read_problem(HOPS), {"per_stage": ("tp",)})
+    beyond = claimed(tmp_path / "beyond.json", 5, problem=to_json_data(staged))
     for arguments, message in (
         ((wish,), "refused: evidence[0]: sum does not settle Group("),
         ((good, OTHER), "found a certificate about problem"),
@@ -395,7 +394,7 @@ def test_check_refuses(tmp_path: Path) -> None:
         ((costs,), "refused: "),
         ((altered,), "refused: "),
         ((broken,), "problem: "),
-        ((beyond,), "search.layer_order: found 'any'"),
+        ((beyond,), "search.per_stage: found tp"),
     ):
         found, as_json = run("check", *arguments), run("check", *arguments, "--json")
         assert (found.exit_code, found.stdout) == (2, ""), arguments

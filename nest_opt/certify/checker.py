@@ -5,8 +5,8 @@
 This one module trusts nobody: it needs the standard library alone, and works in integers and
 fractions. From the problem it rebuilds every group of plans (microbatch b, configuration k, degree
 d, ZeRO level, schedule, stages S) and, in the aligned family, every device map of a group. From the
-cost table it rebuilds what an interval of layers costs as a stage. Each entry of the evidence says
-by which proof a box of groups has nothing below the claim, and the proof is done again here. A
+cost table it rebuilds what the layers between two cuts cost as a stage. Each entry of the evidence
+says by which proof a box of groups has nothing below the claim, and the proof is done again here. A
 group that no entry covers is a refusal. `docs/certificates.md` has the format and why each proof is
 sound; numbers in brackets are equations of `docs/formulation.md`.
 """
@@ -27,9 +27,10 @@ from operator import gt, le
 from typing import Any, NamedTuple
 
 # A file is not trusted: so many bytes, characters of a number, groups, steps of all proofs (some
-# tenths of a microsecond each), and intervals of layers in memory.
+# tenths of a microsecond each), and intervals of layers in memory; cuts, which 2,000 layers in a
+# chain have.
 MOST_BYTES, MOST_DIGITS, MOST_GROUPS, MOST_STEPS = 2**26, 40, 2 * 10**6, 2 * 10**9
-MOST_INTERVALS = 2**23
+MOST_INTERVALS, MOST_CUTS = 2**23, 2001
 ENDLESS = 2**200
 FAMILIES = ("aligned", "free")
 CLASSES = ("dense", "expert")
@@ -63,7 +64,8 @@ Steps = tuple[int, int, int]
 # What decides the costs of a stage: levels of groups and hops, stashes in flight, layers that it
 # must hold, levels of copies, and E of (66).
 Stage = tuple[frozenset[Levels], int, frozenset[int], frozenset[Levels], int]
-# Intervals of layers; those that start at a layer: (last + 1, load, fill, Z).
+# Intervals of layers, by the cuts before and after them; those that start at a cut: (cut after
+# it, load, fill, Z). Cuts have numbers: those of the listed order the layers before them.
 Intervals = Sequence[tuple[int, int]]
 Row = list[tuple[int, int, int, int]]
 # Of the hop before a stage: far, or near from a torn block; else places that are taken of a node.
@@ -100,7 +102,7 @@ class Group(NamedTuple):
 class Program(NamedTuple):
     """What each stage may be, by the state before it, and the states at both ends.
 
-    A state begins with the first layer; of each there are (state after, load, fill, Z).
+    A state begins with the first cut; of each there are (state after, load, fill, Z).
     """
 
     chain: Sequence[dict[Any, Any]]
@@ -187,6 +189,7 @@ class Space:
         self.devices = sum(whole(group["count"] for group in cluster["devices"]))
         need(0 < self.devices <= min(self.sizes[-1], 2**20), "cluster.devices: wrong number")
         self._read_layers(model)
+        self._read_cuts(model.get("edges"))
         self._read_rules(problem.get("constraints", []), levels, cluster)
         self.pairs = [(p["microbatch"], tuple(p["configuration"])) for p in table["pairs"]]
         found = self._pairs(model, sizes[0])
@@ -212,7 +215,10 @@ class Space:
         for name in ("transfer", "split", "cost_model"):
             need(job[name] == JOB[name], f"job.{name}: this checker knows {JOB[name]} alone")
         need(not search["per_stage"], "search.per_stage: this checker knows none")
-        need(search["layer_order"] == "listed", "search.layer_order: not listed")
+        known([search["layer_order"]], ["listed", "any"], "search.layer_order")
+        self.listed = search["layer_order"] == "listed"
+        needs_list = "interleaved" in search["schedule"]
+        need(self.listed or not needs_list, "search.layer_order: any, with interleaved schedules")
         for name in ("recompute", "order", "pitch"):
             known(search[name], SEARCH[name], f"search.{name}")
         known([job["objective"]], ["fill-drain", "nest", "bottleneck"], "job.objective")
@@ -247,6 +253,40 @@ class Space:
                 profiles.append(((p["microbatch"], k), p))
             self.profiles.append(unique(profiles))
 
+    def _read_cuts(self, edges: Any) -> None:
+        """Read the cuts, sets of layers as bits: those of the listed order, or all downsets (67).
+
+        They are sorted by size, and then by their layers. Each but the first is another one, its
+        parent, with a layer more.
+        """
+        every, before = range(self.layers), [0] * self.layers
+        if self.listed or edges is None:
+            edges = [{"source": low, "target": high} for low, high in pairwise(self.index)]
+        for edge in edges:
+            known(edge, ["source", "target", "sizes"], "model.edges")
+            before[self.index[edge["target"]]] |= 1 << self.index[edge["source"]]
+        self.downsets: list[int] = []
+        self.parents: list[tuple[int, int]] = []
+        level = {0: (0, 0)}
+        while level:
+            cuts = sorted(level, key=lambda cut: f"{cut:0{self.layers}b}"[::-1], reverse=True)
+            places = enumerate(cuts, len(self.downsets))
+            self.downsets += cuts
+            self.parents += [level[cut] for cut in cuts]
+            need(len(self.downsets) <= MOST_CUTS, f"search.layer_order: more than {MOST_CUTS} cuts")
+            self.spend(len(cuts) * self.layers)
+            level = {
+                cut | 1 << layer: (place, layer)
+                for place, cut in places
+                for layer in every
+                if not (cut >> layer & 1 or before[layer] & ~cut)
+            }
+        need(self.downsets[-1] == (1 << self.layers) - 1, "model.edges: found a circle")
+
+    def inside(self, own: Intervals) -> int:
+        """Return the layers of some intervals, as bits."""
+        return sum([self.downsets[high] & ~self.downsets[low] for low, high in own])
+
     def _read_rules(self, rules: Any, levels: Any, cluster: Any) -> None:
         """Read constraints: (20) to (22), (35) to (40). Those of a user are left out."""
         of: dict[str, list[Any]] = {kind: [] for kind in RULES}
@@ -260,7 +300,8 @@ class Space:
         self.apart = [places for _, places, _ in of["anti-colocation"]]
         self.pins = [(places, rule["stage"]) for rule, places, _ in of["pinned-layers"]]
         after = {self.index[rule["after"]] + 1 for rule, *_ in of["forbidden-boundary"]}
-        self.cuts = after - {self.layers}
+        # Only in another order is the last layer in a stage that another follows.
+        self.cuts = after - {self.layers} if self.listed else after
         self.limits = [rule for rule, *_ in of["degree-limit"]]
         self.tp_level = min([level for *_, level in of["tp-inside-node"]], default=len(levels))
         self.hop_level = len(levels)
@@ -364,12 +405,12 @@ class Space:
     def keeps_rules(self, own: Intervals, held: frozenset[int]) -> bool:
         """Whether a stage keeps (20), (21), (35) and (36): it must hold the layers `held`."""
         self.spend(self.layers + len(self.together) + len(self.apart))
-        layers = {layer for low, high in own for layer in range(low, high)}
+        inside, last = self.inside(own), len(self.downsets) - 1
+        layers = {layer for layer in range(self.layers) if inside >> layer & 1}
+        ends = {self.inside([(low, high)]).bit_length() for low, high in own if high < last}
         together = all(len(layers & places) in (0, len(places)) for places in self.together)
         apart = all(len(layers & places) <= 1 for places in self.apart)
-        return (
-            together and apart and held <= layers and self.cuts.isdisjoint(high for _, high in own)
-        )
+        return together and apart and held <= layers and self.cuts.isdisjoint(ends)
 
     def same(self, group: Group, steps: Steps) -> tuple[int, int]:
         """Return what tells device maps of a group apart: steps that are taken."""
@@ -492,6 +533,10 @@ class Table:
         need(table["version"] == 1, "table.version: this checker knows 1 alone")
         amounts(table)
         self.pairs, self.rows, self.layers = table["pairs"], space.rows, space.layers
+        self.space, self.last = space, len(space.downsets) - 1
+        self.holders = [0] * (max(self.rows) + 1)
+        for layer, row in enumerate(self.rows):
+            self.holders[row] |= 1 << layer
         need(
             table["layer_rows"] == self.rows,
             "table.layer_rows: not the rows of the problem's layers",
@@ -512,9 +557,12 @@ class Table:
         self.sync, self.shards, self.exchange = unique(sync), unique(shards), unique(exchange)
         self.tied: int | None = tied["row"]
         alone = self.rows.count(self.rows[-1]) == 1 < self.layers
+        need(self.tied is None or space.listed, "table.tied: found some, in any order of layers")
         need(self.tied is None or alone, "table.tied: the last layer's row is another's too")
         for pair, modes in zip(self.pairs, space.modes, strict=True):
             need(set(pair["stash_bytes"]) == set(modes), "table.pairs: other modes")
+            cuts = {len(row) for row in pair["hop_ps"]}
+            need(cuts == {self.last + 1}, "table.pairs.hop_ps: not of the problem's cuts")
         self._refuse_falling()
 
     def _refuse_falling(self) -> None:
@@ -532,12 +580,15 @@ class Table:
             need(fine, "table: a time falls with the level, or more is repeated than there is")
 
     def prefix(self, row: Sequence[int]) -> list[int]:
-        """Return running sums over the layers of what each row has."""
-        return [0, *accumulate([row[r] for r in self.rows])]
+        """Return, for each cut, the sum over the layers before it of what each row has."""
+        sums = [0]
+        for parent, layer in self.space.parents[1:]:
+            sums.append(sums[parent] + row[self.rows[layer]])
+        return sums
 
     def twice(self, own: Intervals, row: Sequence[int]) -> int:
         """Return what a sum over a stage with all layers has twice of tied parameters: (65)."""
-        if self.tied is None or own[0] != (0, self.layers):
+        if self.tied is None or own[0] != (0, self.last):
             return 0
         return row[self.rows[-1]] - row[self.tied]
 
@@ -564,14 +615,16 @@ class Costs:
         self.work_rows = [added([costs["work_bytes"][mode], units]) for mode in self.modes]
         self.stash_rows = [costs["stash_bytes"][mode] for mode in self.modes]
         self.states = table.prefix(self.state_row)
-        self.works = [[row[r] for r in table.rows] for row in self.work_rows]
+        # Under each mode, the work of each row and the layers that have it, the largest first.
+        works = (zip(row, table.holders, strict=False) for row in self.work_rows)
+        self.works = [sorted(row, reverse=True) for row in works]
         self.stashes = list(map(table.prefix, self.stash_rows))
         self.gradients = table.prefix(costs["weight_gradient_ps"])
         self.backward = table.prefix(costs["backward_ps"])
         self.times = cache(lambda levels: list(map(table.prefix, self.time_rows(levels))))
         # Hops over each cut at each level; level -1, and the ends of the model, have none.
-        self.hops = [[0, *row[1 : table.layers], 0] for row in costs["hop_ps"]]
-        self.hops.append([0] * (table.layers + 1))
+        self.hops = [[0, *row[1:-1], 0] for row in costs["hop_ps"]]
+        self.hops.append([0] * (table.last + 1))
         self.sides = cache(
             lambda seen: [(self.times(x[:3]), self.hops[x[3]], self.hops[x[4]]) for x in seen]
         )
@@ -643,9 +696,11 @@ class Costs:
     def mode(self, own: Intervals, flight: int) -> int | None:
         """Return the first mode in which a stage fits, which is the one of least F: (12), (14)."""
         left = self.table.free - over(own, self.states) + self.table.twice(own, self.state_row)
-        for mode, (stash, work) in enumerate(zip(self.stashes, self.works, strict=True)):
+        inside = self.table.space.inside(own)
+        for mode, (stash, works) in enumerate(zip(self.stashes, self.works, strict=True)):
             most = max([stash[high] - stash[low] for low, high in own])
-            if flight * most + max([max(work[low:high]) for low, high in own]) <= left:
+            work = next(work for work, holders in works if holders & inside)
+            if flight * most + work <= left:
                 return mode
         return None
 
@@ -732,7 +787,8 @@ class Proofs:
         if proof == "runs" and not many:
             return self.runs(group, entry["level"], entry["sync_ps"])
         if proof == "dual" and not many:
-            need(self.space.family == "free", "evidence: duals are for the free family")
+            known_here = self.space.family == "free" and self.space.listed
+            need(known_here, "evidence: duals are for the free family, in the listed order")
             # Linear programs are two modules of their own, which may be copied out as well.
             place = "nest_opt.certify." if __package__ else ""
             return bool(import_module(place + "dual_checked").settles(self, group, entry["tree"]))
@@ -752,11 +808,12 @@ class Proofs:
         return weigh.total * weigh.fill(self._least_time(group), costs.gradients[-1])
 
     def _least_sync(self, group: Group) -> int:
-        """Return the least max Z: the first stage has the first layer, and hides nothing."""
+        """Return the least max Z: the first stage has a first layer, and hides nothing."""
         costs, weigh = self.of(group)
         if not weigh.sync:
             return 0
-        sync = costs.least_sync(1 if group.stages > 1 else self.table.layers)
+        first = [place for place, cut in enumerate(self.space.downsets) if cut.bit_count() == 1]
+        sync = min(map(costs.least_sync, first if group.stages > 1 else [self.table.last]))
         if self.table.tied is None:
             return sync
         return sync + costs.exchange_ps(group.stages, self.space.least(group)[2])
@@ -838,7 +895,7 @@ class Proofs:
 
     def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Any]:
         """Return the intervals that each stage may be, if the layers before it are shared out."""
-        n, (_, weigh), size = self.table.layers, self.of(group), 0
+        n, (_, weigh), size = self.table.last, self.of(group), 0
         most = most_load // weigh.of_time if weigh.of_time else ENDLESS
         of, found, lows = (group.pair, group.zero, group.replicas), [], {0}
         for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):
@@ -858,19 +915,19 @@ class Proofs:
         self, of: tuple[int, int, int], weigh: Weights, stage: Stage, most: int
     ) -> Callable[[int], Row]:
         """Return what lists the intervals from a layer on that are a stage with F up to `most`."""
-        (_, flight, held, *_), costs, n = stage, self.costs(*of), self.table.layers
+        (_, flight, held, *_), costs, cuts = stage, self.costs(*of), self.space.downsets
         ruled = held or self.space.cuts or self.space.together or self.space.apart
 
         @cache
         def row(low: int) -> Row:
             found: Row = []
             least = costs.least_sums
-            for high in range(low + 1, n + 1):
-                if least[high] - least[low] > most:
-                    break
-                own = [(low, high)]
-                mode = costs.mode(own, flight)
-                if mode is None and low:
+            for high in range(low + 1, len(cuts)):
+                if cuts[low] & ~cuts[high]:
+                    continue
+                own, slow = [(low, high)], least[high] - least[low] > most
+                mode = None if slow else costs.mode(own, flight)
+                if mode is None and self.space.listed and (slow or low):
                     break  # No longer one fits: tied parameters are there once from layer 0 alone.
                 if mode is None or (ruled and not self.space.keeps_rules(own, held)):
                     continue
@@ -889,7 +946,7 @@ class Proofs:
         if stages is None or fills >= self.least:
             return True
         chain = self.chain(group, stages, self.least - 1 - fills)
-        return self._slabs(group, Program(chain, 0, self.table.layers), sync_ps)
+        return self._slabs(group, Program(chain, 0, self.table.last), sync_ps)
 
     def _slabs(self, group: Group, program: Program, sync_ps: Sequence[int]) -> bool:
         """Whether a program finds nothing below L, max Z slab by slab.
@@ -958,11 +1015,11 @@ class Proofs:
     def _run_program(
         self, group: Group, level: int, stages: Sequence[Stage], joined: int, exchange: int
     ) -> Program:
-        """Return the stages that may follow each other, states being (first layer, places taken).
+        """Return the stages that may follow each other, states being (first cut, places taken).
 
         The first stage has `joined` for a state, as if the last one were before it.
         """
-        space, n, (_, weigh) = self.space, self.table.layers, self.of(group)
+        space, n, (_, weigh) = self.space, self.table.last, self.of(group)
         (*inside, hop), copies, _ = space.least(group)
         k, d, h = space.pairs[group.pair][1], group.replicas, space.zeros[group.zero][2]
         room, together = space.sizes[level - 1] // prod(k[:3]), d if h == 1 else min(h, d // h)

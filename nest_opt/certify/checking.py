@@ -129,7 +129,7 @@ def _refuse_other(embedded: Problem, problem: Problem, name: str) -> None:
 
 def _refuse_costs(embedded: Problem, table_sha256: str, name: str) -> None:
     """Refuse a cost table that this package does not make of the problem."""
-    rebuilt = table_digest(Costs(embedded).table)
+    rebuilt = table_digest(Costs(embedded).search_table)
     if rebuilt != table_sha256:
         raise CertificateError(
             f"{name}: found a cost table of SHA-256 {table_sha256}, the problem's has {rebuilt}: "

@@ -121,7 +121,7 @@ def _choice(proofs: "Proofs", group: "Group", top: int) -> "dual_rows.Choice":
             dual_rows.ModeCosts(
                 tuple(tuple(by_mode[mode][row] for row in rows) for by_mode in times),
                 tuple(costs.stash_rows[mode][row] for row in rows),
-                tuple(costs.works[mode]),
+                tuple(costs.work_rows[mode][row] for row in rows),
             )
             for mode in range(len(costs.modes))
         ),

@@ -60,7 +60,7 @@ def make_certificate(
         If a group cannot be settled: the value is not a lower bound of the
         family, or of its relaxation.
     """
-    data, table = to_json_data(costs.problem), table_to_json(costs.table)
+    data, table = to_json_data(costs.problem), table_to_json(costs.search_table)
     space = Space(data, table, family)
     proofs = Proofs(space, Table(table, space), ENDLESS if least_ps is None else least_ps)
     groups = Coverage(space).groups
@@ -90,7 +90,7 @@ def make_certificate(
         "problem": data,
         "problem_sha256": problem_digest(costs.problem),
         "table": table,
-        "table_sha256": table_digest(costs.table),
+        "table_sha256": table_digest(costs.search_table),
         "evidence": evidence,
     }
     return Made(certificate, len(groups), Counter({name: len(of) for name, of in found.items()}))
@@ -162,8 +162,11 @@ def _by_runs(proofs: Proofs, group: Group) -> list[Entry]:
 
 
 def _by_programs(proofs: Proofs, group: Group, splits: int) -> list[Entry]:
-    """Return an entry of a tree of linear programs, if there is one with so many splits."""
-    if not splits or proofs.space.schedules[group.schedule][1] > 1:
+    """Return an entry of a tree of linear programs, if there is one with so many splits.
+
+    Their rows are of intervals, in the listed order.
+    """
+    if not splits or not proofs.space.listed or proofs.space.schedules[group.schedule][1] > 1:
         return []
     of = numbers(proofs, group)
     if of is None:
@@ -244,7 +247,7 @@ def slabs(proofs: Proofs, group: Group, steps: Steps | None) -> list[int] | None
     if stages is None or fills >= proofs.least:
         return []
     chain = proofs.chain(group, stages, proofs.least - 1 - fills)
-    return slabs_of(proofs.least, [Program(chain, 0, proofs.table.layers)])
+    return slabs_of(proofs.least, [Program(chain, 0, proofs.table.last)])
 
 
 def slabs_of(least: int, programs: Sequence[Program]) -> list[int] | None:

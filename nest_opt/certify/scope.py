@@ -17,8 +17,4 @@ def uncertifiable(problem: Problem) -> str | None:
     if space.per_stage:
         found = ", ".join(space.per_stage)
         return f"search.per_stage: found {found}, certificates are of one configuration alone"
-    if space.layer_order != "listed":
-        return (
-            f"search.layer_order: found {space.layer_order!r}, certificates are of 'listed' alone"
-        )
     return None
