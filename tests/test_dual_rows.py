@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -254,3 +255,16 @@ def test_tampered_trees_prove_nothing(slow: tuple[int, dual_rows.Group, DualProo
     assert open_leaf(group, best, proof.tree) is not None
     proof.tree["split"] = [name, at]
     assert open_leaf(group, best, proof.tree) is None
+
+
+def test_splits_lose_nothing_under_a_limit_below_the_counts(
+    slow: tuple[int, dual_rows.Group, DualProof],
+) -> None:
+    """If every placement takes 0, no split proves 1, though cuts, sizes and counts are above it."""
+    _, group, _ = slow
+    free = replace(group, sum_weight=0, round_weight=0, fill_weight=0, syncs=False)
+    leaf: dict[str, Any] = {"multipliers": {}}
+    for name in (f"end {group.stages - 1}", "size 0", "hop 0", "spread 0", "hops 0 1"):
+        for at in range(3):
+            tree = {"split": [name, at], "below": leaf, "above": leaf}
+            assert open_leaf(free, 1, tree) is not None, (name, at)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nest_opt.certify.dual_rows import Arc, Bounds, Group, Program, build, dual_value
+from nest_opt.certify.dual_rows import ENDLESS, Arc, Bounds, Group, Program, build, dual_value
 from nest_opt.solver.linear import LinearProgram, solve_linear
 
 # Times in linear programs are in a unit that makes the limit this number.
@@ -96,7 +96,7 @@ def prove(group: Group, limit_ps: int, most_splits: int) -> DualProof:
             break
         value, _, node = heappop(heap)
         (name, at), splits, leaves = split, splits + 1, leaves - 1
-        low, high = node.bounds.get(name, (0, limit_ps))
+        low, high = node.bounds.get(name, (0, ENDLESS))
         node.tree.clear()
         node.tree.update({"split": [name, at], "below": {}, "above": {}})
         add(node.tree["below"], {**node.bounds, name: (low, at)}, value)

@@ -18,6 +18,8 @@ from typing import Any
 Row = tuple[int, ...]
 # Of the common denominator of a leaf's multipliers: arithmetic has to end.
 MOST_BITS = 2**13
+# What no integer of a node is above, be it a time or a count: a limit may be below the counts.
+ENDLESS = 2**200
 # Least and most of a node's integers, by name.
 Bounds = Mapping[str, tuple[int, int]]
 # A cut, and the level of the worst hop over it.
@@ -280,7 +282,7 @@ def open_leaf(
             spend(0)
         if "split" in node:
             name, value = node["split"]
-            low, high = bounds.get(name, (0, limit_ps))
+            low, high = bounds.get(name, (0, ENDLESS))
             if type(value) is not int:
                 raise ValueError(f"split {name!r:.40}: found {value!r:.40}, an integer is needed")
             nodes.append((node["below"], {**bounds, name: (low, min(high, value))}))
