@@ -779,12 +779,15 @@ def test_import_refuses(tmp_path: Path) -> None:
 def test_wrong_files_get_clear_messages(problem_path: Path, plan_path: Path) -> None:
     """Each kind of wrong input exits with 2 and one message, which --json prints as well."""
     missing = problem_path.with_name("missing.json")
+    proof = write(problem_path.with_name("proof.json"), {"format": "nest-opt-certificate"})
     bare = json.loads(plan_path.read_text())
     bare["stages"][0]["layers"] = ["nobody"]
     unknown = write(problem_path.with_name("unknown.json"), bare)
     for arguments, message in (
         (("solve", missing), "cannot be read (No such file or directory)"),
         (("solve", plan_path), "found a plan (format nest-opt-plan), a problem is needed"),
+        (("solve", proof), "found a certificate (format nest-opt-certificate), a problem is"),
+        (("verify", proof), "found a certificate (format nest-opt-certificate), a plan is"),
         (("verify", problem_path), "found a problem (format nest-opt-problem), a plan is needed"),
         (("show", problem_path), "found a problem (format nest-opt-problem), a plan is needed"),
         (("verify", unknown), "stages[0]: names layer 'nobody'"),
@@ -793,7 +796,7 @@ def test_wrong_files_get_clear_messages(problem_path: Path, plan_path: Path) -> 
         (("solve", problem_path, "--nope"), "No such option"),
         (
             ("dissolve",),
-            "found command 'dissolve', one of these is needed: bound, check, crosscheck, exact",
+            "found command 'dissolve', one of these is needed: bound, check, compare, crosscheck",
         ),
     ):
         plain, as_json = run(*arguments), run(*arguments, "--json")

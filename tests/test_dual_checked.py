@@ -1,5 +1,9 @@
 """The checker's numbers of a group are those of the cost model."""
 
+import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +13,11 @@ from free_zero_instances import free_zero_data
 from tied_instances import tied_free_data
 
 from nest_opt import InstanceError, Problem
-from nest_opt.certify import dual_checked
+from nest_opt.certify import checker, dual_checked
 from nest_opt.certify.checker import ENDLESS, Coverage, Group, Proofs, Space, Table
+from nest_opt.certify.dual import prove
 from nest_opt.certify.dual_groups import Degrees, group_numbers, groups
+from nest_opt.certify.maker import make_certificate
 from nest_opt.cost.table_file import table_to_json
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem.files import read_problem, to_json_data
@@ -67,3 +73,34 @@ def test_numbers_of_tiny_problems_are_equal(maker: object) -> None:
 def test_numbers_of_small_instances_are_equal(name: str) -> None:
     """With experts, and with failure domains."""
     assert compare(Costs(read_problem(SMALL / f"{name}.json"))) >= 80
+
+
+def test_three_files_alone_check_a_dual(tmp_path: Path) -> None:
+    """Copied out, the checker says which files it lacks; with these it proves the claim."""
+    costs, least = (
+        Costs(read_problem(SMALL / "replicas-of-three-in-nodes-of-eight.json")),
+        8 * 10**11,
+    )
+    data = dict(make_certificate(costs, "free", least).data)
+    space = Space(data["problem"], data["table"], "free")
+    (group,) = Coverage(space).groups
+    numbers = dual_checked.numbers(Proofs(space, Table(data["table"], space), least), group)
+    assert numbers is not None
+    box = {**data["evidence"][0]["box"], "stages": [group.stages, group.stages]}
+    data["evidence"] = [{"proof": "dual", "box": box, "tree": prove(numbers, least, 20).tree}]
+    (tmp_path / "proof.json").write_text(json.dumps(data))
+    source = Path(checker.__file__).parent
+
+    def check() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-E", "checker.py", "proof.json"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    shutil.copy(source / "checker.py", tmp_path)
+    alone = check()
+    assert alone.returncode == 2
+    assert "dual_checked.py and dual_rows.py are needed: copy them" in alone.stderr
+    for name in ("dual_checked.py", "dual_rows.py"):
+        shutil.copy(source / name, tmp_path)
+    beside = check()
+    assert beside.returncode == 0, beside.stderr
+    assert "{'dual': 1}" in beside.stdout

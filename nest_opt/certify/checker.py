@@ -802,9 +802,7 @@ class Proofs:
         if proof == "dual" and not many:
             known_here = self.space.family == "free" and self.space.listed
             need(known_here, "evidence: duals are for the free family, in the listed order")
-            # Linear programs are two modules of their own, which may be copied out as well.
-            place = "nest_opt.certify." if __package__ else ""
-            return bool(import_module(place + "dual_checked").settles(self, group, entry["tree"]))
+            return bool(_dual_checked().settles(self, group, entry["tree"]))
         need(proof == "chunks" and many, f"found a proof {proof!r:.40}")
         return self.chunks(group, steps)
 
@@ -1100,6 +1098,15 @@ class Proofs:
             values.append(self.stage(costs, weigh, stage, own, time))
         loads, fills, syncs = zip(*values, strict=True)
         return int(-(-(sum(fills) + max(loads)) // weigh.chunks) + max(syncs))
+
+
+def _dual_checked() -> Any:
+    """Return the module for linear programs, which with its own may be copied out as well."""
+    try:
+        return import_module(("nest_opt.certify." if __package__ else "") + "dual_checked")
+    except ImportError:
+        beside = "dual_checked.py and dual_rows.py are needed: copy them beside checker.py"
+        raise RefusedError(f"evidence: found proofs by dual, for which {beside}") from None
 
 
 # The certificate

@@ -235,9 +235,13 @@ def dual_value(program: Program, multipliers: Mapping[str, Fraction]) -> Fractio
     """
     if any(value < 0 for value in multipliers.values()):
         raise ValueError(f"multipliers: found {min(multipliers.values())}, at least 0 is needed")
-    scale = lcm(*{value.denominator for value in multipliers.values()})
-    if scale.bit_length() > MOST_BITS:
-        raise ValueError(f"multipliers: found a denominator of more than {MOST_BITS} bits in all")
+    scale = 1
+    for value in multipliers.values():
+        scale = lcm(scale, value.denominator)
+        if scale.bit_length() > MOST_BITS:
+            raise ValueError(
+                f"multipliers: found a denominator of more than {MOST_BITS} bits in all"
+            )
     weight = {
         name: int(value * scale) for name, value in multipliers.items() if name in program.right
     }
@@ -268,7 +272,7 @@ def open_leaf(
     A tree is `{"split": [name, v], "below": tree, "above": tree}`, the one for an integer of at
     most v and the other for one of at least v + 1, or `{"multipliers": {row: number}}` with
     integers and texts "p/q". Objectives are whole, so that more than limit - 1 will do. `spend`
-    is told the arcs of every program.
+    is told the arcs of every program and the multipliers of every leaf.
 
     Raises
     ------
@@ -288,6 +292,8 @@ def open_leaf(
             nodes.append((node["below"], {**bounds, name: (low, min(high, value))}))
             nodes.append((node["above"], {**bounds, name: (max(low, value + 1), high)}))
             continue
+        if spend:
+            spend(len(node["multipliers"]))
         numbers = {row: multiplier(number) for row, number in node["multipliers"].items()}
         program = build(group, limit_ps, bounds)
         if spend:

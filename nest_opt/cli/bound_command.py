@@ -11,7 +11,7 @@ import click
 from nest_opt.cli.exact_command import family_option
 from nest_opt.cli.group import EXIT_NO, json_option
 from nest_opt.cli.narrowing import Narrowing, runtime_option
-from nest_opt.cli.number_types import factor
+from nest_opt.cli.number_types import factor, whole
 from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
 from nest_opt.cli.request_options import Asked
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nest_opt.api import BoundResult
     from nest_opt.cli.problem_source import Source
     from nest_opt.problem import Problem
+
+MOST_SPLITS = 10_000
 
 
 @click.command("bound")
@@ -49,10 +51,11 @@ if TYPE_CHECKING:
 @click.option(
     "--splits",
     metavar="N",
-    type=click.IntRange(0, 10_000),
-    default=0,
+    type=whole,
+    default="0",
     help="Free family: find the best plan by integer programs, and where nothing else proves a "
-    "group, split a linear program up to so often. For some dozens of devices; 0 unless given.",
+    "group, split a linear program up to so often, at most 10,000 times. For some dozens of devices; "
+    "0 unless given.",
 )
 @runtime_option
 @click.option(
@@ -84,6 +87,7 @@ def bound_command(
     so far.
     """
     check_source(problem_path, asked)
+    _check_splits(splits, family)
     limit_s = None if time_limit_s is None else float(time_limit_s)
     found: _Found | None = None
     # Interrupted before the search began, there is nothing to show.
@@ -96,6 +100,18 @@ def bound_command(
         return EXIT_NO
     _print(found, output, as_json)
     return 0 if found.result.bound_ps is not None and found.is_written else EXIT_NO
+
+
+def _check_splits(splits: int, family: str) -> None:
+    if not 0 <= splits <= MOST_SPLITS:
+        raise click.UsageError(
+            f"--splits: found {splits}, 0 to {MOST_SPLITS:,} are allowed: change it"
+        )
+    if splits and family != "free":
+        raise click.UsageError(
+            f"--splits: found with the {family} family, it is for the free one: add --family free, "
+            "or leave it out"
+        )
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,11 @@ def read_plan(path: Path) -> Plan | GraphPlan:
             f"{path}: found a problem (format nest-opt-problem), a plan is needed: "
             "use `nest-opt solve` to make one, or give the plan file"
         )
+    if isinstance(data, dict) and data.get("format") == "nest-opt-certificate":
+        raise PlanError(
+            f"{path}: found a certificate (format nest-opt-certificate), a plan is needed: use "
+            "`nest-opt check`, or give the plan file"
+        )
     entity: type[Plan] | type[GraphPlan] = GraphPlan if _is_of_placement_graph(data) else Plan
     plan = build(entity, data, str(path), PlanError)
     require_version(data, "nest-opt-plan", str(path))

@@ -11,6 +11,11 @@ from nest_opt.problem.problem import Problem
 from nest_opt.problem.validation import build, read_json
 
 LINE_CHARACTERS = 100
+# What else there is, and the commands that are for it.
+_OTHERS = {
+    "nest-opt-plan": ("plan", "`nest-opt verify` or `show`"),
+    "nest-opt-certificate": ("certificate", "`nest-opt check`"),
+}
 
 
 def read_problem(path: Path) -> Problem:
@@ -22,10 +27,12 @@ def read_problem(path: Path) -> Problem:
         If the file is not a valid problem.
     """
     data = read_json(path)
-    if isinstance(data, dict) and data.get("format") == "nest-opt-plan":
+    form = data.get("format") if isinstance(data, dict) else None
+    if form in _OTHERS:
+        noun, remedy = _OTHERS[form]
         raise InstanceError(
-            f"{path}: found a plan (format nest-opt-plan), a problem is needed: "
-            "use `nest-opt verify` or `show`, or give the problem file"
+            f"{path}: found a {noun} (format {form}), a problem is needed: use {remedy}, or give "
+            "the problem file"
         )
     problem = build(Problem, data, str(path))
     require_version(data, "nest-opt-problem", str(path))
