@@ -158,6 +158,21 @@ def test_entries_about_nothing_are_steps_too(monkeypatch: pytest.MonkeyPatch) ->
         checker.check(data)
 
 
+def test_intervals_are_dropped_before_memory_is_full() -> None:
+    """Programs of runs, as those of device maps, keep intervals up to a limit and no more."""
+    data = sample("free", 38).data
+    space = checker.Space(data["problem"], data["table"], "free")
+    proofs = checker.Proofs(space, checker.Table(data["table"], space), checker.ENDLESS)
+    group = next(group for group in checker.Coverage(space).groups if group.stages > 1)
+    for ask in (
+        lambda: proofs.run_programs(group, 1),
+        lambda: proofs.thresholds(group, None, []),
+    ):
+        proofs.kept = checker.MOST_INTERVALS + 1
+        ask()
+        assert 0 < proofs.kept <= checker.MOST_INTERVALS
+
+
 ENDLESS_NUMBERS: tuple[tuple[tuple[str | int, ...], Any], ...] = (
     (("problem", "job", "global_batch"), 10**39),
     (("problem", "job", "global_batch"), 2**62),

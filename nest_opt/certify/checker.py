@@ -910,10 +910,7 @@ class Proofs:
         most = most_load // weigh.of_time if weigh.of_time else ENDLESS
         of, found, lows = (group.pair, group.zero, group.replicas), [], {0}
         for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):
-            if self.kept > MOST_INTERVALS:
-                self.starting.cache_clear()
-                self.kept = 0
-            row = self.starting(of, weigh, stage, most)
+            row = self.intervals(of, weigh, stage, most)
             ends = range(1, n - left + 1) if left else range(n, n + 1)
             rows = {low: [to for to in row(low) if to[0] in ends] for low in lows}
             lows = {high for to in rows.values() for high, *_ in to}
@@ -921,6 +918,15 @@ class Proofs:
             size += sum(map(len, rows.values()))
             need(size <= MOST_INTERVALS, f"more than {MOST_INTERVALS} intervals in one program")
         return found
+
+    def intervals(
+        self, of: tuple[int, int, int], weigh: Weights, stage: Stage, most: int
+    ) -> Callable[[int], Row]:
+        """Return the same as `_starting`, kept for the next that asks while memory allows."""
+        if self.kept > MOST_INTERVALS:
+            self.starting.cache_clear()
+            self.kept = 0
+        return self.starting(of, weigh, stage, most)
 
     def _starting(
         self, of: tuple[int, int, int], weigh: Weights, stage: Stage, most: int
@@ -984,7 +990,7 @@ class Proofs:
         """Return the least sum of fills with loads and Z up to these; `ENDLESS` if none are."""
         after = {program.end: 0}
         for rows in reversed(program.chain):
-            self.spend(sum(map(len, rows.values())) + 16 * len(rows))
+            self.spend(4 + sum(map(len, rows.values())) + 16 * len(rows))
             before = {}
             for low, row in rows.items():
                 sums = [
@@ -1061,7 +1067,7 @@ class Proofs:
                         at = frozenset({(*own, into, out)})
                         stage = (at, flight, held, frozenset({levels}), extra)
                         of = (group.pair, group.zero, group.replicas)
-                        for high, *costs in self.starting(of, weigh, stage, most)(low):
+                        for high, *costs in self.intervals(of, weigh, stage, most)(low):
                             if high <= n - left if left else high == n:
                                 row.append(((high, after), *costs))
                 size += len(row)

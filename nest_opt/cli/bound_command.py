@@ -54,8 +54,8 @@ MOST_SPLITS = 10_000
     type=whole,
     default="0",
     help="Free family: find the best plan by integer programs, and where nothing else proves a "
-    "group, split a linear program up to so often, at most 10,000 times. For some dozens of devices; "
-    "0 unless given.",
+    "group, split a linear program up to so often, at most 10,000 times. For some dozens of "
+    "devices; 0 unless given.",
 )
 @runtime_option
 @click.option(
