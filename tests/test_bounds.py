@@ -21,6 +21,7 @@ from nest_opt.cli.progress import SearchProgress
 from nest_opt.cli.units import exact_seconds_text, seconds_text
 from nest_opt.problem.files import problem_digest, read_problem, to_json_data
 from nest_opt.registry import unregister
+from nest_opt.verbs.deadline import Deadline
 
 TINY = Path(__file__).resolve().parent.parent / "instances" / "tiny"
 # Its free family has a closed-form bound below the optimum.
@@ -50,7 +51,7 @@ def graph_path(tmp_path: Path) -> Path:
     return write(tmp_path / "graph.json", to_json_data(random_graph(GRAPH_SEED)))
 
 
-def stop(*_: object) -> None:
+def stop(*_: object, **__: object) -> None:
     """Interrupt."""
     raise KeyboardInterrupt
 
@@ -171,6 +172,24 @@ def test_a_time_limit_ends_a_bound(value_ps: int, monkeypatch: pytest.MonkeyPatc
     data = run_json("bound", HOPS, "--time-limit", "0")
     assert data["status"] == "incomplete"
     assert int(data["bound_ps"]) <= value_ps
+
+
+def test_ctrl_c_while_programs_run_ends_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is searched after it: the bound of relaxations is told, cut short, unproved."""
+    monkeypatch.setattr("nest_opt.milp.exact.exact", stop)
+    monkeypatch.setattr("nest_opt.verbs.pipeline.bound.make_certificate", None)
+    monkeypatch.setattr("nest_opt.verbs.pipeline.bound.bound_by_programs", None)
+    found = bound(read_problem(HOPS), family="free", splits=3)
+    assert (found.complete, found.uncertified) == (False, "the search was cut short")
+
+
+def test_a_time_limit_ends_linear_programs() -> None:
+    """Steps that may be long have no first ones that are free; each split is one."""
+    first, long = (Deadline(None, lambda: 0.0, are_long=long) for long in (False, True))
+    first(0, 1, None)
+    with pytest.raises(KeyboardInterrupt):
+        long(0, 1, None)
+    assert (first.passed, long.passed) == (False, True)
 
 
 @pytest.mark.parametrize(

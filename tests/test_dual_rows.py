@@ -245,6 +245,8 @@ def test_a_small_instance_is_proved(slow: tuple[int, dual_rows.Group, DualProof]
     """The tree of the optimum's own group reaches it, and no limit above it can be proved."""
     best, group, proof = slow
     assert proof.root_ps < proof.bound_ps == best
+    steps: list[int] = []
+    assert prove(group, best, 20, lambda: steps.append(1)).splits == len(steps) > 0
     assert open_leaf(group, best, proof.tree) is None
     found = open_leaf(group, best + 1, proof.tree)
     assert found is not None

@@ -4,7 +4,7 @@ Linear programs are solved in floating point, best bound first; their multiplier
 small fractions and valued exactly. Nothing here has to be right for a bound to hold.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -67,8 +67,12 @@ class _Node:
     columns: Mapping[str, float]
 
 
-def prove(group: Group, limit_ps: int, most_splits: int) -> DualProof:
+def prove(
+    group: Group, limit_ps: int, most_splits: int, step: Callable[[], None] | None = None
+) -> DualProof:
     """Bound a group's placements by a tree, until it reaches a limit or has so many splits.
+
+    `step` is called before each split.
 
     Raises
     ------
@@ -91,6 +95,8 @@ def prove(group: Group, limit_ps: int, most_splits: int) -> DualProof:
     root = heap[0][0] if heap else Fraction(limit_ps)
     splits = 0
     while heap and splits < most_splits:
+        if step:
+            step()
         split = _split(heap[0][2])
         if split is None:
             break

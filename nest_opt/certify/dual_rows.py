@@ -236,8 +236,8 @@ def dual_value(program: Program, multipliers: Mapping[str, Fraction]) -> Fractio
     if any(value < 0 for value in multipliers.values()):
         raise ValueError(f"multipliers: found {min(multipliers.values())}, at least 0 is needed")
     scale = 1
-    for value in multipliers.values():
-        scale = lcm(scale, value.denominator)
+    for number in multipliers.values():
+        scale = lcm(scale, number.denominator)
         if scale.bit_length() > MOST_BITS:
             raise ValueError(
                 f"multipliers: found a denominator of more than {MOST_BITS} bits in all"

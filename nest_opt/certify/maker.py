@@ -6,7 +6,7 @@ thresholds of its dynamic program are found here.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,9 +65,9 @@ def make_certificate(
     groups = Coverage(space).groups
     found: dict[str, list[tuple[Group, list[Entry]]]] = {}
     for number, group in enumerate(groups):
-        if progress:
-            progress(number, len(groups), least_ps)
-        entries = _settle(proofs, group) or _by_programs(proofs, group, splits)
+        step = _step(progress, number, len(groups), least_ps)
+        step()
+        entries = _settle(proofs, group) or _by_programs(proofs, group, splits, step)
         if not entries:
             raise _unsettled(proofs, group)
         found.setdefault(entries[0]["proof"], []).append((group, entries))
@@ -124,14 +124,21 @@ def bound_by_programs(
     proofs = Proofs(space, Table(table, space), enough_ps)
     groups, least = Coverage(space).groups, enough_ps
     for number, group in enumerate(groups):
-        if progress:
-            progress(number, len(groups), least)
+        step = _step(progress, number, len(groups), least)
+        step()
         if _settle(proofs, group):
             continue
         if space.schedules[group.schedule][1] > 1 or (of := numbers(proofs, group)) is None:
             return 0
-        least = min(least, prove(of, least, splits).bound_ps)
+        least = min(least, prove(of, least, splits, step).bound_ps)
     return least
+
+
+def _step(
+    progress: Progress | None, number: int, groups: int, best_ps: int | None
+) -> Callable[[], None]:
+    """Return what tells of a step, of which a group has one and one for each split."""
+    return lambda: progress(number, groups, best_ps) if progress else None
 
 
 def _settle(proofs: Proofs, group: Group) -> list[Entry]:
@@ -163,7 +170,9 @@ def _by_runs(proofs: Proofs, group: Group) -> list[Entry]:
     return []
 
 
-def _by_programs(proofs: Proofs, group: Group, splits: int) -> list[Entry]:
+def _by_programs(
+    proofs: Proofs, group: Group, splits: int, step: Callable[[], None]
+) -> list[Entry]:
     """Return an entry of a tree of linear programs, if there is one with so many splits.
 
     Their rows are of intervals, in the listed order.
@@ -175,7 +184,7 @@ def _by_programs(proofs: Proofs, group: Group, splits: int) -> list[Entry]:
     of = numbers(proofs, group)
     if of is None:
         return [{"proof": "dual", "tree": {"multipliers": {}}}]
-    found = prove(of, proofs.least, splits)
+    found = prove(of, proofs.least, splits, step)
     return [{"proof": "dual", "tree": found.tree}] if found.bound_ps >= proofs.least else []
 
 

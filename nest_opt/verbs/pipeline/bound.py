@@ -72,18 +72,23 @@ def bound_pipeline(
     begin = time.perf_counter()
     limits = SearchLimits(time_limit_s, None, gap)
     deadline = Deadline(progress, lambda: limits.remaining_s(begin))
+    of_programs = Deadline(progress, lambda: limits.remaining_s(begin), are_long=True)
     if family == "free" and uncertifiable(problem):
-        found = _of_programs(problem, gap, time_limit_s, progress, start)
+        found, _ = _of_programs(problem, gap, time_limit_s, progress, start)
     else:
         solved = start or solve_pipeline(problem, deadline)
         found = _of_search(solved)
         if family == "free":
             if splits:
-                best = _of_programs(problem, gap, limits.remaining_s(begin), progress, solved)
-                found = replace(found, value_ps=best.value_ps)
-            found = _of_relaxations(problem, found, gap, splits, deadline)
+                best, stopped = _of_programs(
+                    problem, gap, limits.remaining_s(begin), progress, solved
+                )
+                found = replace(
+                    found, value_ps=best.value_ps, complete=found.complete and not stopped
+                )
+            found = _of_relaxations(problem, found, gap, splits, deadline, of_programs)
     if certify:
-        found = _certified(problem, found, splits, deadline)
+        found = _certified(problem, found, splits, of_programs if splits else deadline)
     return replace(found, wall_s=time.perf_counter() - begin)
 
 
@@ -127,7 +132,12 @@ def _of_search(found: SolveResult) -> BoundResult:
 
 
 def _of_relaxations(
-    problem: Problem, known: BoundResult, gap: float, splits: int, progress: Progress
+    problem: Problem,
+    known: BoundResult,
+    gap: float,
+    splits: int,
+    progress: Progress,
+    of_programs: Progress,
 ) -> BoundResult:
     """Return what least levels, runs of stages and linear programs prove of the free family.
 
@@ -140,7 +150,7 @@ def _of_relaxations(
     bound_ps, complete, voucher = found.bound_ps, known.complete and found.complete, known.voucher
     if splits and complete and enough is not None and bound_ps is not None and bound_ps < enough:
         try:
-            better = bound_by_programs(costs, enough, splits, progress)
+            better = bound_by_programs(costs, enough, splits, of_programs)
         except KeyboardInterrupt:
             better, complete = 0, False
         if better > bound_ps:
@@ -154,8 +164,8 @@ def _of_programs(
     time_limit_s: float | None,
     progress: Progress | None,
     start: SolveResult | None,
-) -> BoundResult:
-    """Return what closed forms and the solver claim of the free family."""
+) -> tuple[BoundResult, bool]:
+    """Return what closed forms and the solver claim of the free family; whether Ctrl-C came."""
     found = exact_pipeline(
         problem,
         time_limit_s=time_limit_s,
@@ -164,7 +174,7 @@ def _of_programs(
         family="free",
         start=start,
     )
-    return BoundResult(
+    result = BoundResult(
         family="free",
         bound_ps=found.bound_ps,
         value_ps=None if found.evaluation is None else found.evaluation.value_ps,
@@ -174,3 +184,4 @@ def _of_programs(
         groups=0,
         exact_units=found.exact_units,
     )
+    return result, found.status == "interrupted"
