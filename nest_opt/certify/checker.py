@@ -768,6 +768,16 @@ class Weights(NamedTuple):
         return max(0, time - self.hidden * gradients)
 
 
+def longest(most_load: int, weigh: Weights) -> int:
+    """Return a time that F exceeds only with a load above a limit.
+
+    It is rounded up to five bits, so that groups which differ in S alone share their intervals.
+    """
+    most = most_load // weigh.of_time if weigh.of_time else ENDLESS
+    shift = max(0, most.bit_length() - 5)
+    return ((most >> shift) + 1) << shift
+
+
 # The proofs
 
 
@@ -909,7 +919,7 @@ class Proofs:
     def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Any]:
         """Return the intervals that each stage may be, if the layers before it are shared out."""
         n, (_, weigh), size = self.table.last, self.of(group), 0
-        most = most_load // weigh.of_time if weigh.of_time else ENDLESS
+        most = longest(most_load, weigh)
         of, found, lows = (group.pair, group.zero, group.replicas), [], {0}
         for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):
             if self.kept > MOST_INTERVALS:
@@ -1042,15 +1052,17 @@ class Proofs:
         for kind in (kind for kind in range(3) if k[kind] > 1):
             torn = [max(level, at) if place == kind else at for place, at in enumerate(inside)]
             lies += [(0, torn, copies)] * (torn[0] <= space.tp_level)
-        most = (self.least - 1 - self.fills(group)) // weigh.of_time if weigh.of_time else ENDLESS
-        found, states, size = [], {(0, joined)}, 0
+        most = longest(self.least - 1 - self.fills(group), weigh)
+        of, found, states, size = (group.pair, group.zero, group.replicas), [], {(0, joined)}, 0
         for i, (_, flight, held, *_) in enumerate(stages):
             left, rows = len(stages) - 1 - i, dict[Any, Any]()
             extra = exchange if i == 0 or not left else 0
+            ends = range(n - left + 1) if left else range(n, n + 1)
+            fitting: dict[Any, Row] = {}
             for low, taken in states:
                 rows[low, taken] = row = []
                 into = -1 if i == 0 else max(level, hop) if taken == FAR else hop
-                for places, own, levels in lies:
+                for lie, (places, own, copies) in enumerate(lies):
                     now = max(taken, 0) + places if places else TORN
                     if now > room or (taken != FAR and (taken == TORN) != (now == TORN)):
                         continue
@@ -1060,12 +1072,13 @@ class Proofs:
                         meets = joined == FAR or (now == TORN == joined) or 0 < now <= joined
                         outs = [(joined, -1)] * meets
                     for after, out in outs:
-                        at = frozenset({(*own, into, out)})
-                        stage = (at, flight, held, frozenset({levels}), extra)
-                        of = (group.pair, group.zero, group.replicas)
-                        for high, *costs in self.starting(of, weigh, stage, most)(low):
-                            if high <= n - left if left else high == n:
-                                row.append(((high, after), *costs))
+                        key = (low, lie, into, out)
+                        if key not in fitting:
+                            at = frozenset({(*own, into, out)})
+                            stage = (at, flight, held, frozenset({copies}), extra)
+                            starts = self.starting(of, weigh, stage, most)(low)
+                            fitting[key] = [to for to in starts if to[0] in ends]
+                        row += [((to[0], after), *to[1:]) for to in fitting[key]]
                 size += len(row)
                 self.spend(len(row))
                 need(size <= MOST_INTERVALS, f"more than {MOST_INTERVALS} intervals in one program")
