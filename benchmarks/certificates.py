@@ -129,8 +129,10 @@ def main(every: bool, small: bool, path: Path | None, workers: int) -> None:
     table = Table("instance", "family", "splits", "groups", "thresholds", "runs", "dual", "gap",
                   "make", "check", "text", "gzip")  # fmt: skip
     rows = []
+    # Solvers are not started from the pool's threads.
+    wanted = list(small_tasks() if small else tasks(every))
     with Pool(workers, maxtasksperchild=1) as pool:
-        for row in pool.imap(measure, small_tasks() if small else tasks(every)):
+        for row in pool.imap(measure, wanted):
             rows.append(row)
             print(row.instance, row.family, f"{row.gap:.4%}", file=sys.stderr)
             table.add_row(

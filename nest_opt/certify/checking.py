@@ -13,8 +13,8 @@ from typing import Any
 from nest_opt.certify.certificate import Certificate, read_certificate
 from nest_opt.certify.checker import RefusedError, Verdict, check
 from nest_opt.certify.scope import uncertifiable
-from nest_opt.cost.table_file import table_digest
-from nest_opt.errors import CertificateError
+from nest_opt.cost.table_file import table_digest, table_from_json
+from nest_opt.errors import CertificateError, InstanceError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
 from nest_opt.problem.files import problem_digest, to_json_data
@@ -91,6 +91,7 @@ def check_certificate(
         raise CertificateError(f"{name}: problem: {outside}: it proves nothing of this problem")
     if problem is not None:
         _refuse_other(embedded, problem, name)
+    _refuse_table(embedded, data.get("table"), name)
     # The checker comes last: it takes the longest.
     if recompute_costs:
         _refuse_costs(embedded, str(data.get("table_sha256")), name)
@@ -125,6 +126,18 @@ def _refuse_other(embedded: Problem, problem: Problem, name: str) -> None:
             f"about {problem.name!r} ({needed}) is needed: give the problem that it was made for; "
             "values that were fixed for it, as by --fix, are a part of that"
         )
+
+
+def _refuse_table(embedded: Problem, table: Any, name: str) -> None:
+    """Refuse a cost table that is malformed, also in what no proof looks at.
+
+    One in any order has other cuts than a table's file.
+    """
+    if embedded.search.layer_order == "listed":
+        try:
+            table_from_json(table)
+        except InstanceError as error:
+            raise CertificateError(f"{name}: {error}") from error
 
 
 def _refuse_costs(embedded: Problem, table_sha256: str, name: str) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nest_opt.certify.checker import ENDLESS, Coverage, Group, Program, Proofs, Space, Steps, Table
-from nest_opt.certify.dual import prove
 from nest_opt.certify.dual_checked import numbers
 from nest_opt.cost.table_file import table_digest, table_to_json
 from nest_opt.errors import ConsistencyError
@@ -117,6 +116,9 @@ def bound_by_programs(
     SolverError
         If HiGHS fails.
     """
+    # Solvers take a while to load.
+    from nest_opt.certify.dual import prove
+
     table = table_to_json(costs.table)
     space = Space(to_json_data(costs.problem), table, "free")
     proofs = Proofs(space, Table(table, space), enough_ps)
@@ -168,6 +170,8 @@ def _by_programs(proofs: Proofs, group: Group, splits: int) -> list[Entry]:
     """
     if not splits or not proofs.space.listed or proofs.space.schedules[group.schedule][1] > 1:
         return []
+    from nest_opt.certify.dual import prove
+
     of = numbers(proofs, group)
     if of is None:
         return [{"proof": "dual", "tree": {"multipliers": {}}}]
