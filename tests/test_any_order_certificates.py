@@ -199,9 +199,9 @@ def _fewer(data: Any) -> None:
     data["problem"]["model"]["edges"].pop()
 
 
-def _circle(data: Any) -> None:
+def _back(data: Any) -> None:
     edge = data["problem"]["model"]["edges"][0]
-    data["problem"]["model"]["edges"].append({"source": edge["target"], "target": edge["source"]})
+    edge["source"], edge["target"] = edge["target"], edge["source"]
 
 
 def _unknown(data: Any) -> None:
@@ -243,7 +243,7 @@ def _dual(data: Any) -> None:
     ("change", "message"),
     [
         (_fewer, "hop_ps: not of the problem's cuts"),
-        (_circle, "model.edges: found a circle"),
+        (_back, "model.edges: found one to the same layer, or an earlier one"),
         (_unknown, "model.edges: found something that this checker does not know"),
         (_chain, "hop_ps: not of the problem's cuts"),
         (_listed, "hop_ps: not of the problem's cuts"),
