@@ -275,7 +275,9 @@ class Space:
             edges = [{"source": low, "target": high} for low, high in pairwise(self.index)]
         for edge in edges:
             known(edge, ["source", "target", "sizes"], "model.edges")
-            before[self.index[edge["target"]]] |= 1 << self.index[edge["source"]]
+            source, target = (self.index[edge[name]] for name in ("source", "target"))
+            need(source < target, "model.edges: found one to the same layer, or an earlier one")
+            before[target] |= 1 << source
         self.downsets: list[int] = []
         self.parents: list[tuple[int, int]] = []
         level = {0: (0, 0)}
@@ -292,7 +294,6 @@ class Space:
                 for layer in every
                 if not (cut >> layer & 1 or before[layer] & ~cut)
             }
-        need(self.downsets[-1] == (1 << self.layers) - 1, "model.edges: found a circle")
         # The cuts after one layer, which may be the first.
         self.firsts = [place for place, cut in enumerate(self.downsets) if cut.bit_count() == 1]
 
