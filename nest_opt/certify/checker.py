@@ -16,6 +16,7 @@ import hashlib
 import json
 import sys
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -789,6 +790,7 @@ class Proofs:
         self.space, self.table, self.least, self.spend = space, table, least, space.spend
         self.costs = lru_cache(512)(lambda b, z, d: Costs(space, table, Group(b, 0, z, d, 1)))
         self.starting, self.kept = lru_cache(2**12)(self._starting), 0
+        self.ends = lru_cache(2**12)(self._ends)
 
     def of(self, group: Group) -> tuple[Costs, Weights]:
         """Return the costs of a group's stages, and the weights of its objective."""
@@ -919,7 +921,7 @@ class Proofs:
 
     def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Any]:
         """Return the intervals that each stage may be, if the layers before it are shared out."""
-        n, (_, weigh), size = self.table.last, self.of(group), 0
+        (_, weigh), size = self.of(group), 0
         most = longest(most_load, weigh)
         of, found, lows = (group.pair, group.zero, group.replicas), [], {0}
         for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):
@@ -927,13 +929,25 @@ class Proofs:
                 self.starting.cache_clear()
                 self.kept = 0
             row = self.starting(of, weigh, stage, most)
-            ends = range(1, n - left + 1) if left else range(n, n + 1)
+            ends = self.ends(of, most, left)
             rows = {low: [to for to in row(low) if to[0] in ends] for low in lows}
             lows = {high for to in rows.values() for high, *_ in to}
             found.append(rows)
             size += sum(map(len, rows.values()))
             need(size <= MOST_INTERVALS, f"more than {MOST_INTERVALS} intervals in one program")
         return found
+
+    def _ends(self, of: tuple[int, int, int], most: int, left: int) -> set[int]:
+        """Return the cuts from which so many stages with F up to `most` may lead to the last one.
+
+        In the listed order the fewest stages are found by making each as long as it can be.
+        """
+        n, least = self.table.last, self.costs(*of).least_sums
+        fewest = [1] * n + [0]
+        for low in range(n - 1, -1, -1) if self.space.listed else ():
+            high = bisect_right(least, least[low] + most) - 1
+            fewest[low] = 1 + fewest[high] if high > low else n + 1
+        return {cut for cut in range(n + 1) if fewest[cut] <= left <= n - cut}
 
     def _starting(
         self, of: tuple[int, int, int], weigh: Weights, stage: Stage, most: int
@@ -1058,8 +1072,8 @@ class Proofs:
         for i, (_, flight, held, *_) in enumerate(stages):
             left, rows = len(stages) - 1 - i, dict[Any, Any]()
             extra = exchange if i == 0 or not left else 0
-            ends = range(n - left + 1) if left else range(n, n + 1)
-            fitting: dict[Any, Row] = {}
+            ends = self.ends(of, most, left)
+            fitting: dict[Any, list[Any]] = {}
             for low, taken in states:
                 rows[low, taken] = row = []
                 into = -1 if i == 0 else max(level, hop) if taken == FAR else hop
@@ -1073,13 +1087,15 @@ class Proofs:
                         meets = joined == FAR or (now == TORN == joined) or 0 < now <= joined
                         outs = [(joined, -1)] * meets
                     for after, out in outs:
-                        key = (low, lie, into, out)
+                        key = (low, lie, into, out, after)
                         if key not in fitting:
                             at = frozenset({(*own, into, out)})
                             stage = (at, flight, held, frozenset({copies}), extra)
                             starts = self.starting(of, weigh, stage, most)(low)
-                            fitting[key] = [to for to in starts if to[0] in ends]
-                        row += [((to[0], after), *to[1:]) for to in fitting[key]]
+                            fitting[key] = [
+                                ((to[0], after), *to[1:]) for to in starts if to[0] in ends
+                            ]
+                        row += fitting[key]
                 size += len(row)
                 self.spend(len(row))
                 need(size <= MOST_INTERVALS, f"more than {MOST_INTERVALS} intervals in one program")
