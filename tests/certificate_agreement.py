@@ -83,7 +83,7 @@ def both(data: Any, family: str = "aligned") -> Both:
         If the checker knows no such problems.
     """
     costs = Costs(build(Problem, data, "problem"))
-    table = table_to_json(costs.table)
+    table = table_to_json(costs.search_table)
     space = Space(to_json_data(costs.problem), table, family)
     return Both(costs, space, Table(table, space))
 
@@ -284,7 +284,7 @@ def compare_intervals(
         none = any(int(time.min()) >= INFINITE for time in chain.time)
         compared.expect("a level is forbidden to both", none, (group, steps))
         return
-    n, lows, rows = len(pair.table.rows), {0}, proofs.chain(group, stages, ENDLESS)
+    n, lows, rows = pair.table.last, {0}, proofs.chain(group, stages, ENDLESS)
     for i in range(group.stages):
         left = group.stages - 1 - i
         load, fill = chain.time[left], (chain.fill or chain.time)[left]

@@ -373,7 +373,9 @@ def _optimum(problem_text: str, table_text: str) -> int | None:
     """
     try:
         problem = build(Problem, json.loads(problem_text), "problem")
-        table = table_from_json(json.loads(table_text))
+        graph = Costs(problem).graph
+        cuts = None if graph is None else len(graph.cuts)
+        table = table_from_json(json.loads(table_text), cuts)
         return best_value(costs_with(problem, table))
     except InstanceError as error:
         if str(error).startswith(REFUSALS):
@@ -387,7 +389,8 @@ def costs_with(problem: Problem, table: CostTable) -> Costs:
     A table may list more d than the problem has.
     """
     costs = Costs(problem)
-    costs.__dict__["table"] = replace(table, replicas=legal_replicas(problem))
+    legal = replace(table, replicas=legal_replicas(problem))
+    costs.__dict__.update(table=legal, search_table=legal)
     return costs
 
 

@@ -8,10 +8,11 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from branching_instances import branching_data, reordered
+from branching_instances import branching_data, diamond, reordered
 
 from nest_opt import CertificateError, InstanceError, Problem, bound, check
 from nest_opt.api import Certificate, Family
+from nest_opt.certify.brute_force import brute_force
 from nest_opt.certify.checker import RefusedError, Space, digest
 from nest_opt.certify.checker import check as check_data
 from nest_opt.certify.maker import make_certificate
@@ -116,6 +117,52 @@ def test_a_free_bound_is_the_least_over_all_listed_orders() -> None:
     assert compared >= 3
 
 
+def _free_last(data: Any) -> None:
+    """Let the last layer in the list come first."""
+    data["model"]["edges"] = data["model"]["edges"][:2]
+
+
+def _work(data: Any) -> None:
+    """Give one layer as much work as its own stage has room for, and no other."""
+    profile = data["model"]["layer_types"]["b"]["profiles"][0]
+    profile["recompute"]["none"]["work_bytes"] = 90
+
+
+@pytest.mark.parametrize(
+    ("problem", "change", "value_s"),
+    [
+        (diamond(), None, 32),
+        (diamond(constraints=[{"type": "colocation", "layers": ["b", "c"]}]), None, 48),
+        (diamond(constraints=[{"type": "anti-colocation", "layers": ["a", "c"]}]), None, 48),
+        (
+            diamond(
+                constraints=[
+                    {"type": "forbidden-boundary", "after": "d"},
+                    {"type": "pinned-layers", "layers": ["d"], "stage": 0},
+                ]
+            ),
+            _free_last,
+            None,
+        ),
+        (diamond(memory=95), _work, 32),
+    ],
+)
+def test_what_brute_force_finds_is_proved_and_no_more(
+    problem: Problem, change: Callable[[Any], None] | None, value_s: int | None
+) -> None:
+    """Of two downsets of one size one may be too slow or large, or end where it must not."""
+    data = to_json_data(problem)
+    if change is not None:
+        change(data)
+    costs = Costs(build(Problem, data, "changed"))
+    least = None if value_s is None else value_s * 10**12
+    assert brute_force(costs.problem).value_ps == least
+    check_data(dict(make_certificate(costs, "aligned", least).data))
+    if least is not None:
+        with pytest.raises(ConsistencyError, match="found no proof"):
+            make_certificate(costs, "aligned", least + 1)
+
+
 # One of them, field by field
 
 
@@ -152,9 +199,9 @@ def _fewer(data: Any) -> None:
     data["problem"]["model"]["edges"].pop()
 
 
-def _circle(data: Any) -> None:
+def _back(data: Any) -> None:
     edge = data["problem"]["model"]["edges"][0]
-    data["problem"]["model"]["edges"].append({"source": edge["target"], "target": edge["source"]})
+    edge["source"], edge["target"] = edge["target"], edge["source"]
 
 
 def _unknown(data: Any) -> None:
@@ -196,7 +243,7 @@ def _dual(data: Any) -> None:
     ("change", "message"),
     [
         (_fewer, "hop_ps: not of the problem's cuts"),
-        (_circle, "model.edges: found a circle"),
+        (_back, "model.edges: found one to the same layer, or an earlier one"),
         (_unknown, "model.edges: found something that this checker does not know"),
         (_chain, "hop_ps: not of the problem's cuts"),
         (_listed, "hop_ps: not of the problem's cuts"),

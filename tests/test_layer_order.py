@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement import oracle_difference, solved
-from branching_instances import branching_data, reordered
+from branching_instances import branching_data, diamond, reordered
 from cli_running import run
 from milp_agreement import (
     compare_fixed,
@@ -41,52 +41,6 @@ from nest_opt.simulate.plan import stage_times
 
 # The seeds below that have few enough layers; brute force is held against the search on each.
 SEEDS = [seed for seed in range(330) if branching_data(seed) is not None]
-
-
-def diamond(
-    order: str = "any",
-    names: str = "abcd",
-    constraints: list[dict[str, Any]] | None = None,
-    **changes: Any,
-) -> Problem:
-    """Return a -> b, a -> c, b -> d, c -> d of 2, 4, 2 and 0 s, two stages, listed as named."""
-    seconds = {"a": 2, "b": 4, "c": 2, "d": 0}
-
-    def layer_type(name: str) -> dict[str, Any]:
-        profile = {
-            "microbatch": 1,
-            "forward_s": seconds[name],
-            "backward_input_s": 0,
-            "backward_weight_s": 0,
-            "dense_parameters": 0,
-            "recompute": {"none": {"stash_bytes": seconds[name]}},
-        }
-        return {"output_bytes": {"1": 0}, "profiles": [profile]}
-
-    data = {
-        "name": "diamond",
-        "model": {
-            "layer_types": {name: layer_type(name) for name in names},
-            "layers": [{"id": name, "type": name} for name in names],
-            "edges": [{"source": s, "target": t} for s, t in ("ab", "ac", "bd", "cd")],
-        },
-        "cluster": {
-            "device_kinds": {"device": {"memory_bytes": changes.pop("memory", 100)}},
-            "devices": [{"kind": "device", "count": 4}],
-            "network": {
-                "type": "hierarchical",
-                "levels": [{"name": "node", "size": 4, "bandwidth_bytes_per_s": 1, "latency_s": 0}],
-            },
-        },
-        "job": {
-            "global_batch": 8,
-            "bytes_per_parameter": {"weights": 2, "gradients": 2, "optimizer": 12},
-            "objective": "bottleneck",
-        },
-        "search": {"pp": [2], "dp": [1], "layer_order": order, **changes},
-        "constraints": constraints or [],
-    }
-    return build(Problem, data, "diamond")
 
 
 def best_stages(problem: Problem) -> tuple[int, list[str]]:

@@ -16,6 +16,7 @@ import hashlib
 import json
 import sys
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -275,7 +276,9 @@ class Space:
             edges = [{"source": low, "target": high} for low, high in pairwise(self.index)]
         for edge in edges:
             known(edge, ["source", "target", "sizes"], "model.edges")
-            before[self.index[edge["target"]]] |= 1 << self.index[edge["source"]]
+            source, target = (self.index[edge[name]] for name in ("source", "target"))
+            need(source < target, "model.edges: found one to the same layer, or an earlier one")
+            before[target] |= 1 << source
         self.downsets: list[int] = []
         self.parents: list[tuple[int, int]] = []
         level = {0: (0, 0)}
@@ -292,7 +295,6 @@ class Space:
                 for layer in every
                 if not (cut >> layer & 1 or before[layer] & ~cut)
             }
-        need(self.downsets[-1] == (1 << self.layers) - 1, "model.edges: found a circle")
         # The cuts after one layer, which may be the first.
         self.firsts = [place for place, cut in enumerate(self.downsets) if cut.bit_count() == 1]
 
@@ -768,6 +770,16 @@ class Weights(NamedTuple):
         return max(0, time - self.hidden * gradients)
 
 
+def longest(most_load: int, weigh: Weights) -> int:
+    """Return a time that F exceeds only with a load above a limit.
+
+    It is rounded up to five bits, so that groups which differ in S alone share their intervals.
+    """
+    most = most_load // weigh.of_time if weigh.of_time else ENDLESS
+    shift = max(0, most.bit_length() - 5)
+    return ((most >> shift) + 1) << shift
+
+
 # The proofs
 
 
@@ -778,6 +790,7 @@ class Proofs:
         self.space, self.table, self.least, self.spend = space, table, least, space.spend
         self.costs = lru_cache(512)(lambda b, z, d: Costs(space, table, Group(b, 0, z, d, 1)))
         self.starting, self.kept = lru_cache(2**12)(self._starting), 0
+        self.ends = lru_cache(2**12)(self._ends)
 
     def of(self, group: Group) -> tuple[Costs, Weights]:
         """Return the costs of a group's stages, and the weights of its objective."""
@@ -906,12 +919,12 @@ class Proofs:
 
     def chain(self, group: Group, stages: Sequence[Stage], most_load: int) -> list[Any]:
         """Return the intervals that each stage may be, if the layers before it are shared out."""
-        n, (_, weigh), size = self.table.last, self.of(group), 0
-        most = most_load // weigh.of_time if weigh.of_time else ENDLESS
+        (_, weigh), size = self.of(group), 0
+        most = longest(most_load, weigh)
         of, found, lows = (group.pair, group.zero, group.replicas), [], {0}
         for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):
             row = self.intervals(of, weigh, stage, most)
-            ends = range(1, n - left + 1) if left else range(n, n + 1)
+            ends = self.ends(of, most, left)
             rows = {low: [to for to in row(low) if to[0] in ends] for low in lows}
             lows = {high for to in rows.values() for high, *_ in to}
             found.append(rows)
@@ -927,6 +940,19 @@ class Proofs:
             self.starting.cache_clear()
             self.kept = 0
         return self.starting(of, weigh, stage, most)
+
+    def _ends(self, of: tuple[int, int, int], most: int, left: int) -> set[int]:
+        """Return the cuts from which so many stages with F up to `most` may lead to the last one.
+
+        In the listed order the fewest stages are found by making each as long as it can be.
+        """
+        n, least = self.table.last, self.costs(*of).least_sums
+        self.spend(2 * n)
+        fewest = [1] * n + [0]
+        for low in range(n - 1, -1, -1) if self.space.listed else ():
+            high = bisect_right(least, least[low] + most) - 1
+            fewest[low] = 1 + fewest[high] if high > low else n + 1
+        return {cut for cut in range(n + 1) if fewest[cut] <= left <= n - cut}
 
     def _starting(
         self, of: tuple[int, int, int], weigh: Weights, stage: Stage, most: int
@@ -1046,15 +1072,17 @@ class Proofs:
         for kind in (kind for kind in range(3) if k[kind] > 1):
             torn = [max(level, at) if place == kind else at for place, at in enumerate(inside)]
             lies += [(0, torn, copies)] * (torn[0] <= space.tp_level)
-        most = (self.least - 1 - self.fills(group)) // weigh.of_time if weigh.of_time else ENDLESS
-        found, states, size = [], {(0, joined)}, 0
+        most = longest(self.least - 1 - self.fills(group), weigh)
+        of, found, states, size = (group.pair, group.zero, group.replicas), [], {(0, joined)}, 0
         for i, (_, flight, held, *_) in enumerate(stages):
             left, rows = len(stages) - 1 - i, dict[Any, Any]()
             extra = exchange if i == 0 or not left else 0
+            ends = self.ends(of, most, left)
+            fitting: dict[Any, list[Any]] = {}
             for low, taken in states:
                 rows[low, taken] = row = []
                 into = -1 if i == 0 else max(level, hop) if taken == FAR else hop
-                for places, own, levels in lies:
+                for lie, (places, own, copies) in enumerate(lies):
                     now = max(taken, 0) + places if places else TORN
                     if now > room or (taken != FAR and (taken == TORN) != (now == TORN)):
                         continue
@@ -1064,12 +1092,15 @@ class Proofs:
                         meets = joined == FAR or (now == TORN == joined) or 0 < now <= joined
                         outs = [(joined, -1)] * meets
                     for after, out in outs:
-                        at = frozenset({(*own, into, out)})
-                        stage = (at, flight, held, frozenset({levels}), extra)
-                        of = (group.pair, group.zero, group.replicas)
-                        for high, *costs in self.intervals(of, weigh, stage, most)(low):
-                            if high <= n - left if left else high == n:
-                                row.append(((high, after), *costs))
+                        key = (low, lie, into, out, after)
+                        if key not in fitting:
+                            at = frozenset({(*own, into, out)})
+                            stage = (at, flight, held, frozenset({copies}), extra)
+                            starts = self.intervals(of, weigh, stage, most)(low)
+                            fitting[key] = [
+                                ((to[0], after), *to[1:]) for to in starts if to[0] in ends
+                            ]
+                        row += fitting[key]
                 size += len(row)
                 self.spend(len(row))
                 need(size <= MOST_INTERVALS, f"more than {MOST_INTERVALS} intervals in one program")

@@ -175,8 +175,15 @@ class _TableFile(Frozen):
         return len(set(self.layer_rows)) + (self.tied is not None)
 
 
-def table_from_json(data: Any) -> CostTable:
+def table_from_json(data: Any, cuts: int | None = None) -> CostTable:
     """Return the table that `table_to_json` wrote.
+
+    Parameters
+    ----------
+    data
+        The JSON data.
+    cuts
+        The number of downsets, of a table in any order of layers; None: the listed one.
 
     Raises
     ------
@@ -194,7 +201,7 @@ def table_from_json(data: Any) -> CostTable:
         place = ".".join(map(str, item["loc"])) or "the table"
         found = "nothing" if item["type"] == "missing" else repr(item["input"])[:60]
         raise _malformed(place, found, item["msg"].removeprefix("Input ")) from error
-    _refuse_shapes(file)
+    _refuse_shapes(file, cuts or len(file.layer_rows) + 1)
     table = CostTable(
         layer_rows=file.layer_rows,
         level_count=file.levels,
@@ -282,9 +289,9 @@ def _malformed(place: str, found: object, allowed: str) -> InstanceError:
     )
 
 
-def _refuse_shapes(file: _TableFile) -> None:
+def _refuse_shapes(file: _TableFile, cuts: int) -> None:
     """Refuse arrays and keys that are not those of the table's layers, rows and levels."""
-    types, rows, cuts = len(set(file.layer_rows)), file.row_count, len(file.layer_rows) + 1
+    types, rows = len(set(file.layer_rows)), file.row_count
     if max(file.layer_rows) != types - 1:
         raise _malformed("layer_rows", max(file.layer_rows), f"rows 0 to {types - 1} are needed")
 
