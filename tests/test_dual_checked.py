@@ -104,3 +104,9 @@ def test_three_files_alone_check_a_dual(tmp_path: Path) -> None:
     beside = check()
     assert beside.returncode == 0, beside.stderr
     assert "{'dual': 1}" in beside.stdout
+
+
+def test_a_bound_that_takes_more_splits_as_the_limit_is_proved() -> None:
+    """One split proved it within a limit that was 5% higher; at the limit itself it takes more."""
+    costs = Costs(read_problem(SMALL / "replicas-in-nodes-of-their-own.json"))
+    assert make_certificate(costs, "free", 863_252_809_728, splits=1).proofs["dual"] == 1

@@ -19,6 +19,8 @@ from nest_opt.plan.progress import Progress
 from nest_opt.problem.files import problem_digest, to_json_data
 
 Entry = dict[str, Any]
+# How often the splits that were asked for are allowed where these are not enough for a proof.
+MORE_SPLITS = (4, 16)
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,12 @@ def _by_programs(
     of = numbers(proofs, group)
     if of is None:
         return [{"proof": "dual", "tree": {"multipliers": {}}}]
-    found = prove(of, proofs.least, splits, step)
-    return [{"proof": "dual", "tree": found.tree}] if found.bound_ps >= proofs.least else []
+    # A value that so many splits proved within a higher limit may take more of them as the limit.
+    for most in (splits, *(splits * more for more in MORE_SPLITS)):
+        found = prove(of, proofs.least, most, step)
+        if found.bound_ps >= proofs.least:
+            return [{"proof": "dual", "tree": found.tree}]
+    return []
 
 
 def _by_map(proofs: Proofs, group: Group) -> list[Entry]:
