@@ -27,10 +27,10 @@ from math import gcd, isqrt, prod
 from operator import gt, le
 from typing import Any, NamedTuple
 
-# A file is not trusted: so many bytes, characters of a number, groups, steps of all proofs (some
-# tenths of a microsecond each), and intervals of layers in memory; cuts, which 2,000 layers in a
-# chain have.
-MOST_BYTES, MOST_DIGITS, MOST_GROUPS, MOST_STEPS = 2**26, 40, 2 * 10**6, 2 * 10**9
+# A file is not trusted: so many bytes, characters of a number, groups, steps of all proofs (up to
+# two microseconds each), and intervals of layers in memory; cuts, which 2,000 layers in a chain
+# have.
+MOST_BYTES, MOST_DIGITS, MOST_GROUPS, MOST_STEPS = 2**26, 40, 2 * 10**6, 10**9
 MOST_INTERVALS, MOST_CUTS = 2**23, 2001
 ENDLESS = 2**200
 FAMILIES = ("aligned", "free")
@@ -1270,6 +1270,9 @@ def main(arguments: Sequence[str]) -> int:
     ) as error:
         print(f"refused: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted: nothing is proved", file=sys.stderr)
+        return 130
     what = f"no plan has a {verdict.objective} time below {verdict.least_ps} ps"
     what = "there is no plan" if verdict.least_ps is None else what
     print(f"proved: in the {verdict.family} family of {verdict.problem_name!a}, {what}")

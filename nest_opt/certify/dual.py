@@ -123,7 +123,10 @@ def _relaxation(
     multipliers, weights, columns = _solved(program, limit_ps)
     for denominator in DENOMINATORS:
         rounded = dict(_rounded(multipliers, denominator))
-        found = dual_value(program, rounded)
+        try:
+            found = dual_value(program, rounded)
+        except ValueError:
+            break  # No common denominator is small enough; larger ones have none either.
         if found is None or found > value:
             value = Fraction(limit_ps) if found is None else found
             into["multipliers"] = {name: _written(number) for name, number in rounded.items()}
