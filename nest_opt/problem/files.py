@@ -28,7 +28,7 @@ def read_problem(path: Path) -> Problem:
     """
     data = read_json(path)
     form = data.get("format") if isinstance(data, dict) else None
-    if form in _OTHERS:
+    if isinstance(form, str) and form in _OTHERS:
         noun, remedy = _OTHERS[form]
         raise InstanceError(
             f"{path}: found a {noun} (format {form}), a problem is needed: use {remedy}, or give "
