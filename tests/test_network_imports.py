@@ -368,6 +368,6 @@ def test_files_are_read_within_limits(tmp_path: Path, monkeypatch: pytest.Monkey
         read_text(path)
     path.write_text("\ufeffa -- b 1 0\n", encoding="utf-8")
     assert parse_edge_list(read_text(path)).names == ("a", "b")
-    monkeypatch.setattr("nest_opt.network.imports.text.MAX_FILE_BYTES", 5)
+    monkeypatch.setattr("nest_opt.problem.validation.MAX_FILE_BYTES", 5)
     with pytest.raises(InstanceError, match="more than 5 bytes"):
         read_text(path)

@@ -6,7 +6,7 @@ thresholds of its dynamic program are found here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +62,7 @@ def make_certificate(
         family, or of its relaxation.
     """
     data, table = to_json_data(costs.problem), table_to_json(costs.search_table)
-    space = Space(data, table, family)
-    proofs = Proofs(space, Table(table, space), ENDLESS if least_ps is None else least_ps)
-    groups = Coverage(space).groups
+    proofs, groups = _begin(data, table, family, ENDLESS if least_ps is None else least_ps)
     found: dict[str, list[tuple[Group, list[Entry]]]] = {}
     for number, group in enumerate(groups):
         step = _step(progress, number, len(groups), least_ps)
@@ -83,7 +81,7 @@ def make_certificate(
     evidence += [
         {"proof": "room", "box": box} for box in _ranges(g for g, _ in found.get("room", []))
     ]
-    evidence += [{"proof": "sum", "box": box} for box in _whole(space, found.get("sum", []))]
+    evidence += [{"proof": "sum", "box": box} for box in _whole(proofs.space, found.get("sum", []))]
     certificate = {
         "format": "nest-opt-certificate",
         "version": 1,
@@ -121,19 +119,30 @@ def bound_by_programs(
     # Solvers take a while to load.
     from nest_opt.certify.dual import prove
 
-    table = table_to_json(costs.table)
-    space = Space(to_json_data(costs.problem), table, "free")
-    proofs = Proofs(space, Table(table, space), enough_ps)
-    groups, least = Coverage(space).groups, enough_ps
+    data, table = to_json_data(costs.problem), table_to_json(costs.search_table)
+    (proofs, groups), least = _begin(data, table, "free", enough_ps), enough_ps
     for number, group in enumerate(groups):
         step = _step(progress, number, len(groups), least)
         step()
         if _settle(proofs, group):
             continue
-        if space.schedules[group.schedule][1] > 1 or (of := numbers(proofs, group)) is None:
+        if not _has_programs(proofs.space, group):
             return 0
-        least = min(least, prove(of, least, splits, step).bound_ps)
+        of = numbers(proofs, group)
+        if of is not None:
+            least = min(least, prove(of, least, splits, step).bound_ps)
     return least
+
+
+def _begin(data: Any, table: Any, family: str, least: int) -> tuple[Proofs, Collection[Group]]:
+    """Return the proofs that no plan of a problem is below a value, and all groups."""
+    space = Space(data, table, family)
+    return Proofs(space, Table(table, space), least), Coverage(space).groups.keys()
+
+
+def _has_programs(space: Space, group: Group) -> bool:
+    """Whether linear programs know a group: their rows are of one interval a stage, as listed."""
+    return space.listed and space.schedules[group.schedule][1] == 1
 
 
 def _step(
@@ -153,10 +162,11 @@ def _settle(proofs: Proofs, group: Group) -> list[Entry]:
     if space.schedules[group.schedule][1] > 1:
         if proofs.chunks(group, None):
             return [{"proof": "chunks"}]
+        if space.family == "free":
+            return []
         maps = _maps(space, group)
-        if space.family == "aligned" and all(proofs.chunks(group, at) for at in maps.values()):
-            return [{"proof": "chunks", "maps": [list(name) for name in maps]}]
-        return []
+        fine = all(proofs.chunks(group, steps) for steps in maps.values())
+        return [{"proof": "chunks", "maps": [list(name) for name in maps]}] if fine else []
     sync_ps = slabs(proofs, group, None)
     if sync_ps is not None:
         return [{"proof": "thresholds", "sync_ps": sync_ps}]
@@ -175,11 +185,8 @@ def _by_runs(proofs: Proofs, group: Group) -> list[Entry]:
 def _by_programs(
     proofs: Proofs, group: Group, splits: int, step: Callable[[], None]
 ) -> list[Entry]:
-    """Return an entry of a tree of linear programs, if there is one with so many splits.
-
-    Their rows are of intervals, in the listed order.
-    """
-    if not splits or not proofs.space.listed or proofs.space.schedules[group.schedule][1] > 1:
+    """Return an entry of a tree of linear programs, if there is one with so many splits."""
+    if not splits or not _has_programs(proofs.space, group):
         return []
     from nest_opt.certify.dual import prove
 
@@ -213,10 +220,9 @@ def _by_map(proofs: Proofs, group: Group) -> list[Entry]:
 
 def _maps(space: Space, group: Group) -> dict[tuple[str, int], Steps]:
     """Return the device maps of a group, one of those that are equal."""
-    if space.family != "aligned":
-        return {}
-    kept = {space.same(group, steps): name for name, steps in space.maps(group).items()}
-    return {name: space.maps(group)[name] for name in kept.values()}
+    every = space.maps(group)
+    kept = {space.same(group, steps): name for name, steps in every.items()}
+    return {name: every[name] for name in kept.values()}
 
 
 def _unsettled(proofs: Proofs, group: Group) -> ConsistencyError:

@@ -38,6 +38,17 @@ def read_json(path: Path) -> Any:
         If the file cannot be read, is too large or too deeply nested, is not
         JSON, repeats a key, or holds NaN, an infinity or an endless number.
     """
+    return parse_json(read_text(path, "let equal layers share a type, and use repeat"), str(path))
+
+
+def read_text(path: Path, shorten: str, encoding: str = "utf-8") -> str:
+    """Return the text of a file that is not trusted; `shorten` is what to do if it is too large.
+
+    Raises
+    ------
+    InstanceError
+        If it cannot be read, is too large, or is not UTF-8.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
@@ -46,15 +57,14 @@ def read_json(path: Path) -> Any:
     if len(content) > MAX_FILE_BYTES:
         raise InstanceError(
             f"{path}: found more than {MAX_FILE_BYTES} bytes, at most {MAX_FILE_BYTES} are read: "
-            "let equal layers share a type, and use repeat"
+            f"{shorten}"
         )
     try:
-        text = content.decode("utf-8")
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
         raise InstanceError(
             f"{path}: byte {error.start} is not UTF-8 text: save the file as UTF-8"
         ) from error
-    return parse_json(text, str(path))
 
 
 def parse_json(text: str, name: str) -> Any:

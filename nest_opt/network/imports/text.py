@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nest_opt.errors import InstanceError
-from nest_opt.problem.validation import MAX_FILE_BYTES
+from nest_opt.problem import validation
 
 MAX_LINE_CHARACTERS = 2**20
 SHOWN_CHARACTERS = 60
@@ -18,22 +18,7 @@ def read_text(path: Path) -> str:
     InstanceError
         If it cannot be read, is too large, or is not UTF-8.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InstanceError(f"{path}: cannot be read ({error.strerror}): check the path") from error
-    if len(content) > MAX_FILE_BYTES:
-        raise InstanceError(
-            f"{path}: found more than {MAX_FILE_BYTES} bytes, at most {MAX_FILE_BYTES} are read: "
-            "describe a smaller network"
-        )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InstanceError(
-            f"{path}: byte {error.start} is not UTF-8 text: save the file as UTF-8"
-        ) from error
+    return validation.read_text(path, "describe a smaller network", "utf-8-sig")
 
 
 def refusal(name: str, line: int, message: str) -> InstanceError:
