@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any
 
 from nest_opt.errors import InstanceError
-from nest_opt.models.accelerator import Accelerator
+from nest_opt.models.accelerator import Accelerator, Precision
 from nest_opt.models.activations import (
     checkpoint_bytes,
     selective_bytes,
@@ -43,6 +43,9 @@ class Training:
         Tokens of a sequence.
     dropout, attention, context_parallel, capacity, imbalance, element_bytes
         See `nest_opt.models.share.Share`.
+    precision
+        Of matrix products. With fp8 all of them take its peak, the attention
+        core's too, which is optimistic: launchers leave that in 16 bits.
     """
 
     sequence_length: int
@@ -52,6 +55,7 @@ class Training:
     capacity: Fraction = Fraction(1)
     imbalance: Fraction = Fraction(1)
     element_bytes: int = 2
+    precision: Precision = "bf16"
 
 
 def default_training(spec: ModelSpec, sequence_length: int | None = None) -> Training:
@@ -108,6 +112,7 @@ def layer_types(
         If a degree does not divide what it splits.
     """
     weights = _weights_by_kind(spec)
+    accelerator = accelerator.at_precision(training.precision)
     pairs = [(b, k) for b in microbatches for k in configurations]
     return {
         kind: {

@@ -37,6 +37,7 @@ def new_problem(
     objective: Objective = "fill-drain",
     microbatches: Sequence[int] = DEFAULT_MICROBATCHES,
     context_parallel_degrees: Sequence[int] = DEFAULT_CONTEXT_PARALLEL_DEGREES,
+    configurations: Sequence[Configuration] | None = None,
     name: str | None = None,
 ) -> Problem:
     """Derive a problem.
@@ -56,6 +57,9 @@ def new_problem(
         are left out.
     context_parallel_degrees
         Degrees to derive profiles for.
+    configurations
+        The configurations to derive profiles for; None: all that the usual
+        degrees allow.
 
     Raises
     ------
@@ -75,7 +79,8 @@ def new_problem(
             f"global batch: found {global_batch} sequences, which none of the microbatch sizes "
             f"{', '.join(map(str, microbatches))} divides: change one of them"
         )
-    configurations = _configurations(spec, cluster, context_parallel_degrees)
+    if configurations is None:
+        configurations = _configurations(spec, cluster, context_parallel_degrees)
     cp = sorted({k.cp for k in configurations})
     weights, gradients, optimizer = BYTE_CONVENTIONS[bytes_per_parameter]
     model: dict[str, Any] = {

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from nest_opt.errors import InstanceError
-from nest_opt.models.accelerator import Accelerator
+from nest_opt.models.accelerator import Accelerator, Precision
 from nest_opt.models.catalogue import find_model
 from nest_opt.models.cluster_template import ClusterTemplate
 from nest_opt.models.clusters import build_cluster, find_cluster
@@ -20,7 +20,7 @@ from nest_opt.models.new_problem import (
 )
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
-from nest_opt.problem import Cluster, Problem
+from nest_opt.problem import Cluster, Configuration, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
 from nest_opt.problem.cluster import Algorithm
 from nest_opt.problem.job import Objective
@@ -69,6 +69,13 @@ class Request:
         Whether bandwidths are what large collectives attain, or the peaks.
     algorithms
         Of the collectives.
+    dropout
+        Whether attention and MLP outputs pass dropout; None: as the model's
+        family was published.
+    precision
+        Of matrix products.
+    configurations
+        The configurations to choose among; None: all that the usual degrees allow.
     """
 
     model: str | ModelSpec
@@ -87,6 +94,9 @@ class Request:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+    dropout: bool | None = None
+    precision: Precision = "bf16"
+    configurations: tuple[Configuration, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,8 +130,11 @@ def derive_problem(request: Request) -> DerivedProblem:
     _check(request, spec)
     length, rule = _sequence_length(spec, request.sequence_length)
     _check_tokens(max(request.microbatches), length)
+    usual = default_training(spec, length)
     training = replace(
-        default_training(spec, length),
+        usual,
+        dropout=usual.dropout if request.dropout is None else request.dropout,
+        precision=request.precision,
         attention=request.attention,
         context_parallel=request.context_parallel,
         capacity=request.capacity_factor,
@@ -137,6 +150,7 @@ def derive_problem(request: Request) -> DerivedProblem:
         objective=request.objective,
         microbatches=request.microbatches,
         context_parallel_degrees=request.context_parallel_degrees,
+        configurations=request.configurations,
         name=_name(spec, f" on {request.devices} x {accelerator.name} ({template.name})"),
     )
     bandwidths = "attained by large collectives" if request.achievable else "at their peak"
