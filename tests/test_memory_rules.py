@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from nest_opt import InstanceError, RunConfiguration, predict
+from nest_opt import InstanceError, RunConfiguration, SolveResult, bound, check, predict, solve
 from nest_opt.cost.states import state_bytes
 from nest_opt.models.activations import products_bytes, stash_bytes, work_bytes
 from nest_opt.models.catalogue import find_model
@@ -97,6 +97,13 @@ def test_an_unknown_runtime_is_refused() -> None:
     assert list(MEMORY_RULES) == ["megatron", "deepspeed", "torchtitan"]
 
 
+def test_products_of_experts_are_not_known() -> None:
+    """Selective recomputation under torchtitan is refused for a mixture of experts, by name."""
+    run = replace(TITAN, model="mixtral-8x7b", ep=8)
+    with pytest.raises(InstanceError, match=r"selective under torchtitan .* has experts"):
+        predict(run)
+
+
 ZERO_BUBBLE = RunConfiguration(
     model=gpt(
         "6.2B", source="Qi et al. 2023, table 3", layers=30, hidden=4096, heads=32, tied=False
@@ -171,3 +178,17 @@ def test_readings_build_on_each_other() -> None:
     assert found.peak_bytes == allocated + reserve
     assert found.reading_bytes("reserved") == -(-allocated * 106 // 100)
     assert found.reading_bytes("device") == found.reading_bytes("reserved") + reserve
+
+
+def test_what_is_not_sharded_reaches_search_and_certificate() -> None:
+    """The best plan of a run holds 20 bytes a parameter in all, and a proof of it is checked."""
+    found = predict(replace(ZERO_BUBBLE, runtime="deepspeed", precision="bf16"))
+    plain = predict(replace(ZERO_BUBBLE, runtime=None, bytes_per_parameter=18))
+    problem = found.plan().problem
+    solved, bounded = solve(problem), bound(problem)
+    assert isinstance(solved, SolveResult)
+    assert solved.evaluation is not None
+    held = sum(stage.memory_terms_bytes["states"] for stage in solved.evaluation.stages)
+    assert 18 * held == 20 * sum(stage.terms_bytes["states"] for stage in plain.memory)
+    assert bounded.certificate is not None
+    assert check(bounded.certificate, problem).least_ps == solved.bound_ps
