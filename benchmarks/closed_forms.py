@@ -4,10 +4,10 @@
     python benchmarks/closed_forms.py           (prints the tables)
 
 Three sorts of plans of the instances in instances/paper of 64, 256 and 1,024 devices, under
-every schedule that runs them: the best one, as `solve` finds it under fill-drain; drawn degrees with layers shared
-out evenly, as a person writes them; and drawn degrees with drawn cuts. All have their
-default costs. Each is valued by the three objectives and run event by event. With
---write the tables go into docs/schedules.md, and the figure and its data into
+every schedule that runs them: the best one, as `solve` finds it under fill-drain; drawn
+degrees with layers shared out evenly, as a person writes them; and drawn degrees with drawn
+cuts. All have their default costs. Each is valued by the three objectives and run event by
+event. With --write the tables go into docs/schedules.md, and the figure and its data into
 docs/figures.
 """
 
