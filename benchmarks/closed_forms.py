@@ -179,8 +179,6 @@ def _overlapped(
 ) -> Iterator[tuple[str, Simulation]]:
     yield "hops delay", simulate(orders, times, hops="delay")
     yield "sync with the last backward", simulate(orders, times, sync="gradients")
-    if orders.chunks > 1:
-        yield "sync after the whole stage", simulate(orders, times, sync="device")
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def test_hops_and_syncs_may_overlap(plan_path: Path) -> None:
     assert found.iteration_ps < int(blocking["iteration_ps"])
     text = run("verify", plan_path, *options, width=120).stdout
     assert "delay: data is under way" in text
-    assert "gradients: that of each chunk begins with its last gradient" in text
+    assert "gradients: a stage's begins with its last gradients" in text
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

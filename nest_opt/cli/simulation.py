@@ -30,10 +30,10 @@ _HOPS: dict[Hops, str] = {
     "blocking": "blocking: a stage is busy while it receives",
     "delay": "delay: data is under way while all stages compute",
 }
+# A plan's stage has one sync, after its last operation: `device` is `stage` there.
 _SYNCS: dict[SyncStart, str] = {
-    "device": "device: a stage's begins when it has computed everything",
-    "stage": "stage: that of each chunk begins after its last gradient of the weights",
-    "gradients": "gradients: that of each chunk begins with its last gradient of the weights",
+    "stage": "stage: a stage's begins after its last gradients of the weights",
+    "gradients": "gradients: a stage's begins with its last gradients of the weights",
 }
 # The timeline is drawn for as many columns, and microbatches that one character can name.
 _COLUMNS = 64

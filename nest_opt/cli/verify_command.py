@@ -70,10 +70,9 @@ def free_is_skipped(problem: "Problem") -> str | None:
 )
 @click.option(
     "--sync",
-    type=click.Choice(["device", "stage", "gradients"]),
-    help="Of --simulate: gradients are synchronised when a stage has computed everything "
-    "(device), each chunk's after its last backward (stage, the default), or with its last "
-    "backward (gradients).",
+    type=click.Choice(["stage", "gradients"]),
+    help="Of --simulate: a stage's gradients are synchronised after its last backward (stage, the "
+    "default and what the objective means), or with it (gradients).",
 )
 @click.option(
     "--timeline",
