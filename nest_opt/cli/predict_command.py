@@ -54,6 +54,7 @@ def predict_command(
 
     if output:
         check_output(output, run_path)
+        check_output(output, script)
     prediction = predict(_run(run_path, script, fields), simulate=not formula)
     if output:
         write_text(output, to_json_text(prediction.plan()))
