@@ -101,8 +101,8 @@ def _facts(prediction: Prediction) -> dict[str, str]:
         "cluster": f"{count_text(prediction.run.devices, 'device')} "
         f"({derived.accelerator.name}) of {derived.template.name}",
         **{name: text for name, text in degree_facts(plan).items() if name != "devices"},
-        "computed": f"{prediction.run.precision}, {derived.training.attention} attention, recompute "
-        f"{recompute_mode(prediction.run)}; memory by the rules of "
+        "computed": f"{prediction.run.precision}, {derived.training.attention} attention, "
+        f"recompute {recompute_mode(prediction.run)}; memory by the rules of "
         f"{prediction.run.runtime or 'no runtime in particular'}",
         "iteration": f"{time_text(prediction.iteration_ps)} ({how}; formula "
         f"{time_text(prediction.formula_ps)})",

@@ -68,8 +68,8 @@ def _check_shares(run: RunConfiguration, length: int) -> None:
     if run.sequence_parallel and length % (run.tp * run.cp):
         raise InstanceError(
             f"sequence parallelism: found sequences of {length} tokens, a multiple of "
-            f"{run.tp * run.cp} is needed (tp {run.tp} * cp {run.cp}): change one of them, or leave "
-            "it out"
+            f"{run.tp * run.cp} is needed (tp {run.tp} * cp {run.cp}): change one of them, or "
+            "leave it out"
         )
 
 

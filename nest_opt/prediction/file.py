@@ -200,8 +200,9 @@ def read_run_data(path: Path) -> dict[str, Any]:
     InstanceError
         If the file cannot be read, or is not that of a run.
     """
-    data = read_json(path)
+    data: dict[str, Any] = read_json(path)
     if not isinstance(data, dict):
+        # It says what was found instead.
         build(RunFile, data, str(path), page=_PAGE)
     found = data.get("format")
     if found != FORMAT:

@@ -168,7 +168,8 @@ def _arguments(text: str) -> dict[str, tuple[str, ...]]:
         if name in known and before is not None and before[:1] != now[:1]:
             shown = " and ".join(" ".join(each[:1])[:40] or "nothing" for each in (before, now))
             raise InstanceError(
-                f"{name}: found it twice, with {shown}, one value is needed: keep the one that holds"
+                f"{name}: found it twice, with {shown}, one value is needed: keep the one that "
+                "holds"
             )
         if name:
             found[name] = now
@@ -197,8 +198,8 @@ def _whole(name: str, arguments: _Arguments) -> int:
     text = arguments[name][0] if arguments[name] else ""
     if not (text.isascii() and text.isdigit()) or len(text) > _MAX_DIGITS:
         raise InstanceError(
-            f"{name}: found {text[:40]!r}, a whole number of at most {_MAX_DIGITS} digits is needed "
-            "(variables of a shell are not looked up): write the number"
+            f"{name}: found {text[:40]!r}, a whole number of at most {_MAX_DIGITS} digits is "
+            "needed (variables of a shell are not looked up): write the number"
         )
     return int(text)
 
