@@ -162,7 +162,7 @@ def test_a_text_without_arguments_is_refused_as_a_run(tmp_path: Path) -> None:
     script = tmp_path / "launch.json"
     script.write_text("")
     result = run("predict", "--megatron", script)
-    assert (result.exit_code, result.stderr[:14]) == (2, "error: the run")
+    assert (result.exit_code, result.stderr[:21]) == (2, "error: --model: found")
     result = run("predict", "--megatron", script, "-o", script, width=400)
     assert result.exit_code == 2
     assert "is the input file itself" in result.stderr
@@ -223,6 +223,21 @@ def test_a_wrong_file_is_refused_by_name(
     assert isinstance(result.exception, SystemExit)
     for word in words:
         assert word in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (["--model", "opt-6.7b"], "--cluster"),
+        (["--layers", "8", "--hidden", "512", "--heads", "8"], "--vocabulary"),
+        (["--model", "opt-6.7b", "--cluster", "dgx-a100", "--devices", "8"], "--global-batch"),
+    ],
+)
+def test_what_options_leave_out_is_named(options: list[str], missing: str) -> None:
+    """The message names the option that would give it."""
+    result = run("predict", *options, width=400)
+    assert result.exit_code == 2
+    assert f"error: {missing}: found nothing, a value is needed" in result.stderr
 
 
 def test_a_name_beside_dimensions_is_refused() -> None:

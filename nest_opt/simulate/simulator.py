@@ -201,9 +201,15 @@ def simulate(
     Raises
     ------
     ScheduleError
-        If there is not one `StageTimes` per stage, or operations wait for
-        each other in a circle.
+        If there is not one `StageTimes` per stage, operations wait for each
+        other in a circle, or there is no such `hops` or `sync`.
     """
+    for name, value, allowed in (("hops", hops, HOPS), ("sync", sync, SYNC_STARTS)):
+        if value not in allowed:
+            raise ScheduleError(
+                f"{name}: found {str(value)[:40]!r}, one of {', '.join(allowed)} is needed: "
+                "choose one"
+            )
     if len(times) != schedule.stages:
         raise ScheduleError(
             f"times: found {len(times)} stages, {schedule.name} has {schedule.stages} "
