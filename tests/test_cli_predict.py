@@ -177,6 +177,7 @@ def test_a_text_without_arguments_is_refused_as_a_run(tmp_path: Path) -> None:
         ("--decoder-first-pipeline-num-layers 7", ("decoder-first", "--stage-layers")),
         ("--expert-tensor-parallel-size 2", ("--expert-tensor", "2", "1 is needed")),
         ("--num-attention-heads 32 --hidden-size 4096 --kv-channels 96", ("96", "4096 / 32")),
+        ("--a " * 2**16 + "-", ("262145 characters", "262144")),
         ("--hidden-dropout a", ("--hidden-dropout", "'a'", "number")),
         ("--num-layers 8 --num-layers 16", ("--num-layers", "8 and 16")),
         ("--num-layers $LAYERS", ("--num-layers", "$LAYERS", "variables")),

@@ -12,6 +12,8 @@ from typing import Any
 from nest_opt.errors import InstanceError
 
 _MAX_DIGITS = 12
+# A second or so of splitting into words; launch scripts have a few thousand characters.
+_MAX_CHARACTERS = 2**18
 
 # Argument, field of the run's file.
 _NUMBERS = {
@@ -122,10 +124,15 @@ def megatron_fields(text: str) -> dict[str, Any]:
     Raises
     ------
     InstanceError
-        If a known argument has no number, is there twice with different ones, or
-        asks for what is not predicted; or if layers in a stage do not divide the
-        model's.
+        If the text is too long; if a known argument has no number, is there twice
+        with different ones, or asks for what is not predicted; or if layers in a
+        stage do not divide the model's.
     """
+    if len(text) > _MAX_CHARACTERS:
+        raise InstanceError(
+            f"launch script: found {len(text)} characters, at most {_MAX_CHARACTERS} are read: "
+            "keep the launch command alone"
+        )
     arguments = _arguments(text)
     for name, remedy in _REFUSED.items():
         if name in arguments:
