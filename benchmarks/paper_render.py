@@ -1,7 +1,6 @@
 """What `paper.py` makes of its rows: blocks of docs/paper.md, figures and the CSV files beside."""
 
 import csv
-import io
 import math
 import re
 from collections import Counter
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from paper_instances import CLUSTERS, GLOBAL_BATCH
 from paper_rescore import BASELINES as ARTIFACT_BASELINES
 from paper_rescore import COLUMNS, Multiple, markdown
-from paper_study import ABLATIONS, AGNOSTIC, BASELINES, MODELS, OPTIMUM, RATIOS, Row
+from paper_study import ABLATIONS, AGNOSTIC, BASELINES, MODELS, OPTIMUM, Row
 from plotting import new_figure, save_figure
 
 ALL = "all"
@@ -52,6 +51,17 @@ def best_agnostic(rows: Iterable[Row]) -> list[Agnostic]:
         placed = min(plans, key=lambda row: int(row.placed_ps))
         found.append(Agnostic(*head, best.planner, best.excess or 0, placed.placed_excess or 0))
     return found
+
+
+def ratios(rows: Iterable[Row | Agnostic]) -> list[int]:
+    """Return the ratios of the outer links that there are rows of."""
+    return sorted({row.ratio for row in rows})
+
+
+def sizes_text(rows: Iterable[Row]) -> str:
+    """Return the numbers of devices that there are rows of."""
+    sizes = [f"{size:,}" for size in sorted({row.devices for row in rows})]
+    return f"{' and '.join([', '.join(sizes[:-1]), sizes[-1]] if sizes[1:] else sizes)} devices"
 
 
 def mean(shares: Sequence[float]) -> float:
@@ -143,9 +153,13 @@ def _planner(rows: Sequence[Row], name: str) -> tuple[str, ...]:
 def ablation_table(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a table of what each ablation costs on each cluster at each ratio."""
     yield from markdown(
-        ("ablation", "cluster", *(f"1:{ratio}" for ratio in RATIOS)),
+        ("ablation", "cluster", *(f"1:{ratio}" for ratio in ratios(rows))),
         (
-            (f"`{name}`", cluster, *(_ablation(rows, name, cluster, ratio) for ratio in RATIOS))
+            (
+                f"`{name}`",
+                cluster,
+                *(_ablation(rows, name, cluster, ratio) for ratio in ratios(rows)),
+            )
             for name in ABLATIONS
             for cluster in (*CLUSTERS, ALL)
         ),
@@ -169,9 +183,9 @@ def agnostic_table(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a table of the best plan without levels, by model, cluster and ratio."""
     found = {(a.model, a.cluster, a.ratio): a for a in best_agnostic(rows)}
     yield from markdown(
-        ("model", "cluster", *(f"1:{ratio}" for ratio in RATIOS)),
+        ("model", "cluster", *(f"1:{ratio}" for ratio in ratios(rows))),
         (
-            (model, cluster, *(_agnostic(found[model, cluster, ratio]) for ratio in RATIOS))
+            (model, cluster, *(_agnostic(found[model, cluster, ratio]) for ratio in ratios(rows)))
             for model in MODELS
             for cluster in CLUSTERS
         ),
@@ -196,11 +210,12 @@ def answer(planners: Sequence[Row], slower: Sequence[Row]) -> Iterator[str]:
         "of these plans tie."
     )
     yield from _baseline_sentences(planners)
+    without, with_zero = sizes_text(planners), sizes_text(slower)
     yield from _agnostic_sentences(
-        best_agnostic(planners), "without ZeRO, 64 to 1,024 devices", by="cluster"
+        best_agnostic(planners), f"without ZeRO, {without}", by="cluster"
     )
     yield from _agnostic_sentences(
-        best_agnostic(slower), "with ZeRO 0 to 3, 256 devices", by="ratio"
+        best_agnostic(slower), f"with ZeRO 0 to 3, {with_zero}", by="ratio"
     )
     yield from _agnostic_sentences(
         best_agnostic(planners + slower), "all of these problems", by="model"
@@ -320,15 +335,15 @@ def ablations_figure(rows: Sequence[Row], path: Path) -> None:
     figure, axes = new_figure(7.0, 4.0)
     for name, marker in zip(ABLATIONS, "osv^xD*", strict=True):
         means = []
-        for ratio in RATIOS:
+        for ratio in ratios(rows):
             shares = [
                 row.excess
                 for row in rows
                 if row.planner == name and row.ratio == ratio and row.excess is not None
             ]
             means.append(100 * mean(shares))
-        axes.plot(RATIOS, means, marker=marker, markersize=5, label=name)
-    _ratio_axes(axes)
+        axes.plot(ratios(rows), means, marker=marker, markersize=5, label=name)
+    _ratio_axes(axes, ratios(rows))
     axes.set_yscale("symlog", linthresh=1)
     axes.set_ylabel("batch time over the optimum's,\ngeometric mean, %")
     axes.legend(frameon=False, fontsize=8)
@@ -343,23 +358,23 @@ def agnostic_figure(rows: Sequence[Agnostic], path: Path) -> None:
     found = {(each.model, each.cluster, each.ratio): each for each in rows}
     for model in MODELS:
         for cluster in CLUSTERS:
-            shares = [100 * found[model, cluster, ratio].excess for ratio in RATIOS]
+            shares = [100 * found[model, cluster, ratio].excess for ratio in ratios(rows)]
             label = model if cluster == CLUSTERS[0] else None
             axes.plot(
-                RATIOS, shares, styles[cluster], color=colours[model], marker=".", label=label
+                ratios(rows), shares, styles[cluster], color=colours[model], marker=".", label=label
             )
     for cluster, style in styles.items():
         axes.plot([], [], style, color="black", label=cluster)
-    _ratio_axes(axes)
+    _ratio_axes(axes, ratios(rows))
     axes.set_yscale("symlog", linthresh=1)
     axes.set_ylabel("batch time of the best topology-agnostic\nplan over the optimum's, %")
     axes.legend(frameon=False, fontsize=7, ncols=2)
     save_figure(figure, path)
 
 
-def _ratio_axes(axes: Any) -> None:
+def _ratio_axes(axes: Any, found: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
-    axes.set_xticks(RATIOS, [f"1:{ratio}" for ratio in RATIOS])
+    axes.set_xticks(found, [f"1:{ratio}" for ratio in found])
     axes.set_xlabel("bandwidth outside the node, as a share of the cluster's")
     axes.set_ylim(bottom=-0.1)
 
@@ -367,17 +382,8 @@ def _ratio_axes(axes: Any) -> None:
 # ---------------------------------------------------------------- files
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
-
-
 def read_rows(path: Path, kind: Callable[..., Any]) -> list[Any]:
-    """Return the rows of a CSV file that `csv_text` wrote, as what they were."""
+    """Return the rows of a CSV file that `save_rows` wrote, as what they were."""
     whole = {"devices", "ratio", "microbatch"}
     shares = {"excess", "placed_excess"}
     with path.open(newline="", encoding="utf-8") as file:

@@ -219,7 +219,7 @@ def tables(scores: dict[str, Scores]) -> Iterator[str]:
         "table 3": "Table 3: h100",
     }
     for figure, title in titles.items():
-        yield f"### {title}"
+        yield f"#### {title}"
         yield ""
         yield from markdown(
             ("model", "devices", "microbatch", *methods),
@@ -235,7 +235,7 @@ def tables(scores: dict[str, Scores]) -> Iterator[str]:
             ),
         )
         yield ""
-    yield "### All h100 inputs with baselines: batch times, in the files' seconds"
+    yield "#### All h100 inputs with baselines: batch times, in the files' seconds"
     yield ""
     yield from markdown(
         ("model", "devices", *methods),
@@ -245,7 +245,7 @@ def tables(scores: dict[str, Scores]) -> Iterator[str]:
         ),
     )
     yield ""
-    yield "### NEST over each baseline, rows of figure 5"
+    yield "#### NEST over each baseline, rows of figure 5"
     yield ""
     yield from markdown(
         ("baseline", "rows", *(f"{column}: mean, largest" for column in COLUMNS)),

@@ -25,8 +25,8 @@ from nest_opt.problem.files import read_problem
 
 MODELS = tuple(SEQUENCE_LENGTHS)
 RATIOS = (1, 2, 4, 8, 16)
-# Of the second part: between the sizes where pipelines are forced and where sync rules.
-ABLATION_DEVICES = 256
+# Of the second part: with more, a search on links sixteen times slower takes a minute.
+ABLATION_DEVICES = 64
 BASELINES = tuple(planners())
 ABLATIONS = tuple(ablations())
 # Planners that know no levels of the network.
