@@ -220,6 +220,7 @@ def answer(planners: Sequence[Row], slower: Sequence[Row]) -> Iterator[str]:
     yield from _agnostic_sentences(
         best_agnostic(planners + slower), "all of these problems", by="model"
     )
+    yield from _belief_sentences(planners, slower)
     yield from _part_sentences(planners, slower)
 
 
@@ -253,6 +254,18 @@ def _agnostic_sentences(found: Sequence[Agnostic], where: str, by: str) -> Itera
             f"{100 * max(shares):.1f}%{at}; {shares.count(0)} of {len(shares)} tie. On the best "
             f"device map for the same degrees and stages, {100 * mean(placed):.1f}% in the mean."
         )
+
+
+def _belief_sentences(planners: Sequence[Row], slower: Sequence[Row]) -> Iterator[str]:
+    """Yield what it costs to hold one belief about the network everywhere."""
+    for rows, where in ((planners, "without ZeRO"), (slower, "with ZeRO 0 to 3")):
+        shares = {
+            name: [row.excess for row in rows if row.planner == name and row.excess is not None]
+            for name in AGNOSTIC
+        }
+        ordered = sorted(shares, key=lambda name: mean(shares[name]))
+        texts = ", ".join(f"`{name}` {mean_text(shares[name])}" for name in ordered)
+        yield f"- One belief for all problems, {where} (mean, largest): {texts}."
 
 
 def _part_sentences(planners: Sequence[Row], slower: Sequence[Row]) -> Iterator[str]:
