@@ -16,6 +16,7 @@ from paper_instances import CLUSTERS, DEVICES, FOLDER, SEQUENCE_LENGTHS
 
 from nest_opt import bound, check, solve
 from nest_opt.improvement.terms import term_changes
+from nest_opt.network import planned_levels
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.family import aligned_maps
 from nest_opt.plan.placement import Placement
@@ -120,10 +121,10 @@ def problem_of(task: Task) -> Problem:
     problem = read_problem(FOLDER / f"{task.model}-{task.cluster}-{task.devices}.json")
     if not task.sharded:
         return problem
-    network = problem.cluster.network
+    network = planned_levels(problem.cluster)
     inner, *outer = network.levels
     slower = [
-        level.model_copy(update={"bandwidth_bytes_per_s": level.bandwidth_bytes_per_s / task.ratio})
+        level.model_copy(update={"oversubscription": level.oversubscription * task.ratio})
         for level in outer
     ]
     network = network.model_copy(update={"levels": (inner, *slower)})

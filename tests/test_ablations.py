@@ -102,7 +102,7 @@ def test_beliefs_about_the_network(belief: Any, rate: int, latency: str) -> None
     """Effective bandwidths 900, 100, 100: means and ends of the levels that devices need."""
     problem = small((2, 900, "0.001"), (2, 100, "0.002"), (2, 400, "0.003"))
     for level in with_one_bandwidth(problem, belief).cluster.network.levels:
-        assert level.bandwidth_bytes_per_s == rate
+        assert round(level.bandwidth_bytes_per_s) == rate
         assert level.latency_s == Decimal(latency)
 
 

@@ -1,24 +1,25 @@
 """What a planner that ignores a part of the costs takes a problem to be."""
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Literal
 
+from nest_opt.network import planned_levels
 from nest_opt.network.protocol import build_network
 from nest_opt.problem import Problem
 from nest_opt.problem.base import MAX_BYTES
 
 Belief = Literal["none", "inner", "mean", "outer"]
-# Decimals of a believed latency, in seconds: a thousandth of the unit that times are rounded to.
-_LATENCY_DECIMALS = 15
+_DIGITS = Context(prec=15)
 
 
 def with_one_bandwidth(problem: Problem, belief: Belief) -> Problem:
     """Return a problem with all levels of its network alike.
 
-    Groups stay as they are: which devices form a node is needed to say which
-    plans there are, and costs no time any more.
+    Of a network that is not hierarchical these are the levels that it is
+    planned by. Groups stay as they are: which devices form a node is needed to
+    say which plans there are, and costs no time any more.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ def with_one_bandwidth(problem: Problem, belief: Belief) -> Problem:
         arithmetic means over these levels. The bandwidth of a level is what a
         transfer gets there, the least of the levels up to it.
     """
-    network = problem.cluster.network
+    network = planned_levels(problem.cluster)
     used = build_network(problem.cluster).level((0, problem.cluster.device_count - 1)) + 1
     levels = network.levels[:used]
     rates = [min(level.bandwidth_bytes_per_s for level in levels[: n + 1]) for n in range(used)]
@@ -39,7 +40,7 @@ def with_one_bandwidth(problem: Problem, belief: Belief) -> Problem:
         "none": (Decimal(MAX_BYTES), Decimal(0)),
         "inner": (rates[0], levels[0].latency_s),
         "outer": (rates[-1], levels[-1].latency_s),
-        "mean": (_mean(rates, 0), _mean([level.latency_s for level in levels], _LATENCY_DECIMALS)),
+        "mean": (_mean(rates), _mean([level.latency_s for level in levels])),
     }[belief]
     alike = {"bandwidth_bytes_per_s": bandwidth, "latency_s": latency}
     changed = tuple(level.model_copy(update=alike) for level in network.levels)
@@ -55,10 +56,10 @@ def without_memory_limit(problem: Problem) -> Problem:
     return _with_cluster(problem, {"device_kinds": kinds})
 
 
-def _mean(values: Sequence[Decimal], decimals: int) -> Decimal:
-    """Return the arithmetic mean, rounded to so many decimals."""
-    mean = sum(map(Fraction, values), Fraction(0)) / len(values)
-    return Decimal(round(mean * 10**decimals)).scaleb(-decimals)
+def _mean(values: Sequence[Decimal]) -> Decimal:
+    """Return the arithmetic mean, to 15 digits."""
+    total, count = sum(map(Fraction, values), Fraction(0)), len(values)
+    return _DIGITS.divide(Decimal(total.numerator), Decimal(total.denominator * count))
 
 
 def _with_cluster(problem: Problem, update: dict[str, object]) -> Problem:
