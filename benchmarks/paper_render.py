@@ -78,7 +78,12 @@ def percent(share: float) -> str:
 
 def mean_text(shares: Sequence[float]) -> str:
     """Return `mean, largest`."""
-    return f"{100 * mean(shares):.1f}%, {100 * max(shares):.1f}%" if shares else "-"
+    return f"{amount(mean(shares))}, {amount(max(shares))}" if shares else "-"
+
+
+def amount(share: float) -> str:
+    """Return a mean or a largest share in percent."""
+    return "0%" if share == 0 else percent(share)
 
 
 def cell(row: Row) -> str:
@@ -206,8 +211,8 @@ def answer(planners: Sequence[Row], slower: Sequence[Row]) -> Iterator[str]:
     others = [row for row in planners if row.planner != OPTIMUM and row.value_ps]
     yield (
         f"- No plan of any planner is better than nest_opt's: {len(others)} plans on {len(optima)} "
-        f"instances, each optimum certified at a gap of 0. {sum(row.is_tie for row in others)} "
-        "of these plans tie."
+        f"instances ({sizes_text(planners)}), each optimum certified at a gap of 0. "
+        f"{sum(row.is_tie for row in others)} of these plans tie."
     )
     yield from _baseline_sentences(planners)
     without, with_zero = sizes_text(planners), sizes_text(slower)
@@ -233,8 +238,8 @@ def _baseline_sentences(rows: Sequence[Row]) -> Iterator[str]:
     worst = max(best, key=lambda head: best[head])
     yield (
         f"- The best of the five baselines ties on {shares.count(0)} of {len(shares)} instances; "
-        f"its batch is {100 * mean(shares):.1f}% longer in the mean, at most "
-        f"{100 * max(shares):.1f}% ({_place(worst)})."
+        f"its batch is {amount(mean(shares))} longer in the mean, at most "
+        f"{amount(max(shares))} ({_place(worst)})."
     )
 
 
@@ -250,9 +255,9 @@ def _agnostic_sentences(found: Sequence[Agnostic], where: str, by: str) -> Itera
         name = f"outer links 1:{group}" if by == "ratio" else group
         at = f" ({_place(worst)})" if max(shares) else ""
         yield (
-            f"  - {name}: {100 * mean(shares):.1f}% in the mean, at most "
-            f"{100 * max(shares):.1f}%{at}; {shares.count(0)} of {len(shares)} tie. On the best "
-            f"device map for the same degrees and stages, {100 * mean(placed):.1f}% in the mean."
+            f"  - {name}: {amount(mean(shares))} in the mean, at most "
+            f"{amount(max(shares))}{at}; {shares.count(0)} of {len(shares)} tie. On the best "
+            f"device map for the same degrees and stages, {amount(mean(placed))} in the mean."
         )
 
 
@@ -281,7 +286,7 @@ def _part_sentences(planners: Sequence[Row], slower: Sequence[Row]) -> Iterator[
             shares = [row.excess for row in own if row.excess is not None]
             none = len(own) - len(shares)
             parts.append(
-                f"{where} {100 * mean(shares):.1f}% in the mean, at most {100 * max(shares):.1f}%, "
+                f"{where} {amount(mean(shares))} in the mean, at most {amount(max(shares))}, "
                 f"{shares.count(0)} of {len(shares)} tie{f', {none} without a plan' * (none > 0)}"
             )
         yield f"- {text}: {'; '.join(parts)}."
