@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
+    from nest_opt.plan.rank_map import RankMap, rank_map
     from nest_opt.problem import Problem
     from nest_opt.registry import register
 
@@ -48,6 +49,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "Problem",
+    "RankMap",
     "SolveResult",
     "VerifyResult",
     "bound",
@@ -57,6 +59,7 @@ __all__ = [
     "exact",
     "front",
     "improve",
+    "rank_map",
     "register",
     "solve",
     "verify",
@@ -75,6 +78,7 @@ _HOMES = {
     "nest_opt.plan.graph_plan": ("GraphPlan",),
     "nest_opt.errors": ("CertificateError", "InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),
+    "nest_opt.plan.rank_map": ("RankMap", "rank_map"),
     "nest_opt.problem": ("Problem",),
     "nest_opt.registry": ("register",),
 }
