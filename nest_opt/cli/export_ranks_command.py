@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nest_opt.cli.group import json_option
+from nest_opt.cli.registering import register_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,6 +58,7 @@ FORMATS = ("table", "json", "hostfile", "slurm", "rankfile", "visible-devices")
     type=click.Path(path_type=Path),
     help="Write the file here instead of on standard output.",
 )
+@register_option
 @json_option
 def export_ranks_command(
     plan_path: Path,

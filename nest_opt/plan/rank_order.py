@@ -31,12 +31,15 @@ class RankOrder:
         Whose order it is, as messages say it; None of a bare order, which
         numbers any plan and says nothing of who can launch it.
     ones
-        Dimensions that the runtime leaves no room for: their degree must be 1.
+        Dimensions whose degree must be 1.
+    of_pipelines
+        Whether `ones` are meant for pipelines of several stages, and no others.
     """
 
     dimensions: tuple[Dimension, ...]
     runtime: str | None = None
     ones: tuple[Dimension, ...] = ()
+    of_pipelines: bool = False
 
     @property
     def text(self) -> str:
@@ -50,7 +53,10 @@ _REPLICAS_LAST: tuple[Dimension, ...] = ("tp", "cp", "ep", "pp", "dp")
 RUNTIME_ORDERS: Mapping[str, RankOrder] = {
     "megatron": RankOrder(_STAGES_LAST, "Megatron-LM"),
     "megatron-tp-pp-dp": RankOrder(
-        _REPLICAS_LAST, "Megatron-LM with --use-tp-pp-dp-mapping", ones=("ep",)
+        _REPLICAS_LAST,
+        "Megatron-LM with --use-tp-pp-dp-mapping",
+        ones=("cp", "ep"),
+        of_pipelines=True,
     ),
     "deepspeed": RankOrder(_STAGES_LAST, "DeepSpeed's pipeline engine", ones=("cp",)),
     "torchtitan": RankOrder(_STAGES_LAST, "torchtitan"),
@@ -73,7 +79,7 @@ def rank_order(name: str) -> RankOrder:
             f"order: found {name[:60]!r}, one of {', '.join(RUNTIME_ORDERS)} is needed, or tp, cp, "
             "ep, dp and pp from the fastest to the slowest, as in tp-cp-ep-dp-pp: correct it"
         )
-    return found
+    return RankOrder(found)
 
 
 def check_order(order: RankOrder, plan: Plan) -> None:
@@ -95,7 +101,7 @@ def check_order(order: RankOrder, plan: Plan) -> None:
             f"stages: found tp {', '.join(map(str, tps))}, one for all stages is needed by "
             f"{order.runtime}: {remedy}"
         )
-    for name in order.ones:
+    for name in order.ones if len(plan.stages) > 1 or not order.of_pipelines else ():
         degree = getattr(plan, name)
         if degree > 1:
             raise PlanError(f"{name}: found {degree}, 1 is needed by {order.runtime}: {remedy}")
