@@ -10,14 +10,14 @@ from nest_opt.plan.rank_map import RankMap
 
 def json_text(ranks: RankMap) -> str:
     """Return the whole map as JSON, one line a host and a rank."""
-    head, parts = [], []
-    for name, value in ranks.model_dump(mode="json").items():
-        if isinstance(value, list):
-            rows = ",\n".join(f"  {json.dumps(row)}" for row in value)
+    parts = []
+    for name, value in ranks:
+        if isinstance(value, tuple):
+            rows = ",\n".join(f"  {json.dumps(dict(row))}" for row in value)
             parts.append(f' "{name}": [\n{rows}\n ]')
         else:
-            head.append(f' "{name}": {json.dumps(value)}')
-    return "{\n" + ",\n".join([*head, *parts]) + "\n}\n"
+            parts.append(f' "{name}": {json.dumps(value)}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def hostfile(ranks: RankMap) -> str:
