@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import click
 
@@ -51,13 +52,9 @@ def size(text: str) -> int:
     return -(-found.numerator // found.denominator)
 
 
-def ratio(text: str) -> Fraction:
-    """Return a plain number, or raise click.BadParameter."""
-    return amount(f"{text}x", {"x": Fraction(1)}, "4") if text[-1:].isdigit() else _no_ratio(text)
-
-
-def _no_ratio(text: str) -> Fraction:
-    raise click.BadParameter(f"found {text[:40]!r}, a number such as 4 is needed: correct it")
+def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
+    """Return a callback that parses an option's text, so that errors name the option."""
+    return lambda ctx, parameter, text: None if text is None else parse(text)
 
 
 def keyed(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nest_opt.cli.amounts import bandwidth, duration, keyed, ratio
+from nest_opt.cli.amounts import bandwidth, duration, keyed, parsed
 from nest_opt.cli.group import ChoiceGroup, json_option
-from nest_opt.cli.number_types import whole_list
+from nest_opt.cli.number_types import factor, whole_list
 
 if TYPE_CHECKING:
     from nest_opt.network.derived import Traffic
@@ -72,7 +72,7 @@ def _read_slurm(
 
     rates = keyed(bandwidths, "--bandwidth", SWITCHES, bandwidth)
     times = keyed(latencies, "--latency", SWITCHES, duration)
-    shares = keyed(ratios, "--oversubscription", SWITCHES, ratio)
+    shares = keyed(ratios, "--oversubscription", SWITCHES, factor)
     highest = max((SWITCHES.index(key) for key in (*rates, *times, *shares)), default=0)
     levels = [
         FabricLevel(
@@ -262,6 +262,7 @@ def _command(entry: NetworkFormat) -> click.Command:
     @click.option(
         "--level-sizes",
         metavar="N,N",
+        callback=parsed(whole_list),
         help="Devices in a group of each level but the outermost.  [default: found]",
     )
     @click.option(
@@ -283,14 +284,13 @@ def _command(entry: NetworkFormat) -> click.Command:
         traffic: "Traffic",
         routing: "Metric",
         sharing: bool,
-        level_sizes: str | None,
+        level_sizes: tuple[int, ...] | None,
         into: Path | None,
         output: Path | None,
         as_json: bool,
         **options: Any,
     ) -> int:
-        sizes = None if level_sizes is None else whole_list(level_sizes)
-        choices = _Choices(traffic, routing, sharing, sizes)
+        choices = _Choices(traffic, routing, sharing, level_sizes)
         return _import(entry, path, choices, into, output, as_json, options)
 
     run.__doc__ = entry.summary
