@@ -1,18 +1,21 @@
 """The rank map: which process of a launcher runs what part of a plan, on which device.
 
 Ranks are numbered by an order (`rank_order`), devices are where the plan puts
-them. Host h has the devices h * n to h * n + n - 1, with n devices per host.
+them. Host h has the devices h * n to h * n + n - 1, with n devices per host;
+of a graph whose devices are all called HOST:NUMBER, hosts are those of the names.
 Launchers number the processes of a host by their ranks: `local_rank`. Where
 that is not the device's number on the host, `visible_devices` of the host says
 which devices its processes must see, in the order of their local ranks.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from nest_opt.errors import PlanError
+from nest_opt.network.planned import device_names as network_names
 from nest_opt.plan.check import check_devices
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.hosts import host_names
@@ -20,6 +23,9 @@ from nest_opt.plan.plan import DeviceNumber, Plan
 from nest_opt.plan.rank_order import RankOrder, check_order, rank_order
 from nest_opt.problem.base import Degree, Frozen, Identifier
 from nest_opt.problem.cluster import MAX_DEVICES
+from nest_opt.problem.networks import GraphKind
+
+_DEVICE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]{0,191}):([0-9]{1,6})", re.ASCII)
 
 Index = Annotated[int, Field(strict=True, ge=0, lt=MAX_DEVICES)]
 
@@ -27,6 +33,7 @@ Index = Annotated[int, Field(strict=True, ge=0, lt=MAX_DEVICES)]
 class MappedRank(Frozen):
     """One process.
 
+    `device_name` is the network's name of the device, its number if it has none.
     `replica` and `stage` are its places in dp and pp. `stream` is ep_degree *
     replica + ep: ranks of different streams train on different sequences.
     """
@@ -39,6 +46,7 @@ class MappedRank(Frozen):
     ep: Index
     stream: Index
     device: DeviceNumber
+    device_name: Identifier
     host: Identifier
     local_rank: Index
     local_device: Index
@@ -59,13 +67,14 @@ class MappedHost(Frozen):
 class RankMap(Frozen):
     """Every rank of a plan, and the hosts in use in the order of device numbers.
 
-    `order` names the dimensions from the fastest to the slowest.
+    `order` names the dimensions from the fastest to the slowest. `devices_per_host`
+    is null where the names of devices tell their hosts.
     """
 
     format: Literal["nest-opt-rank-map"] = "nest-opt-rank-map"
     version: Literal[1] = 1
     order: Annotated[str, Field(pattern=r"^(tp|cp|ep|dp|pp)(-(tp|cp|ep|dp|pp)){4}$")]
-    devices_per_host: Degree
+    devices_per_host: Degree | None
     hosts: tuple[MappedHost, ...] = Field(min_length=1)
     ranks: tuple[MappedRank, ...] = Field(min_length=1)
 
@@ -79,6 +88,13 @@ class _Place(NamedTuple):
     dp: int
     pp: int
     device: int
+
+
+class _Site(NamedTuple):
+    """Where a device is."""
+
+    host: str
+    local_device: int
 
 
 def rank_map(
@@ -101,7 +117,8 @@ def rank_map(
         Names of hosts in the order of device numbers; host-0, host-1, ...
         without them.
     devices_per_host
-        Devices of each host; the size of the innermost network level without it.
+        Devices of each host; the size of the innermost network level without
+        it. Without either, devices of a graph that are called HOST:NUMBER tell both.
 
     Raises
     ------
@@ -121,14 +138,17 @@ def rank_map(
     broken = next(check_devices(plan.placement().device_map, limit), None)
     if broken is not None:
         raise PlanError(f"devices: found {broken.found}, {broken.allowed}: {broken.remedy}")
-    size = _devices_per_host(plan, devices_per_host)
+    device_names = network_names(plan.problem.cluster)
+    sites = _named_sites(device_names) if hosts is None and devices_per_host is None else None
+    size = None if sites else _devices_per_host(plan, devices_per_host)
     places = _ordered(plan, chosen)
-    names = host_names(hosts, max(place.device for place in places) // size + 1)
-    visible: dict[int, list[int]] = {}
+    if sites is None:
+        sites = _numbered_sites(hosts, size or 1, max(place.device for place in places))
+    visible: dict[str, list[int]] = {}
     ranks = []
     for rank, place in enumerate(places):
-        host, local_device = divmod(place.device, size)
-        on_host = visible.setdefault(host, [])
+        site = sites[place.device]
+        on_host = visible.setdefault(site.host, [])
         ranks.append(
             MappedRank(
                 rank=rank,
@@ -139,26 +159,48 @@ def rank_map(
                 ep=place.ep,
                 stream=plan.ep * place.dp + place.ep,
                 device=place.device,
-                host=names[host],
+                device_name=device_names[place.device],
+                host=site.host,
                 local_rank=len(on_host),
-                local_device=local_device,
+                local_device=site.local_device,
             )
         )
-        on_host.append(local_device)
+        on_host.append(site.local_device)
     return RankMap(
         order=chosen.text,
         devices_per_host=size,
         hosts=tuple(
-            MappedHost(name=names[host], visible_devices=tuple(devices))
-            for host, devices in sorted(visible.items())
+            MappedHost(name=host, visible_devices=tuple(visible[host]))
+            for host in dict.fromkeys(site.host for site in sites)
+            if host in visible
         ),
         ranks=tuple(ranks),
     )
 
 
+def _named_sites(names: Sequence[str]) -> list[_Site] | None:
+    """Return the hosts and devices that names such as node1:0 tell, None if not all do."""
+    found = [_DEVICE.fullmatch(name) for name in names]
+    if not all(found):
+        return None
+    return [_Site(match.group(1), int(match.group(2))) for match in found if match]
+
+
+def _numbered_sites(hosts: Sequence[str] | None, size: int, last: int) -> list[_Site]:
+    """Return the hosts of devices up to the last in use, so many on each."""
+    names = host_names(hosts, last // size + 1)
+    return [_Site(names[device // size], device % size) for device in range(last + 1)]
+
+
 def _devices_per_host(plan: Plan, given: int | None) -> int:
+    network = plan.problem.cluster.network
+    if given is None and isinstance(network, GraphKind) and network.planned_groups is None:
+        raise PlanError(
+            "devices_per_host: found none for a graph that tells neither levels nor hosts, 1 at "
+            "least is needed: say it, give cluster.network.level_sizes, or call devices HOST:NUMBER"
+        )
     if given is None:
-        return plan.problem.cluster.network.levels[0].size
+        return network.innermost_size
     if not 1 <= given <= MAX_DEVICES:
         raise PlanError(
             f"devices_per_host: found {given}, 1 to {MAX_DEVICES:,} are allowed: correct it"
