@@ -12,10 +12,12 @@ from samples import problem_data
 from test_nccl_tests import output
 from test_network_imports import BLOCKS, EDGES, MESH, NVSWITCH, TREE
 
+import nest_opt
 from nest_opt.cli.amounts import bandwidth, duration, keyed, size
 from nest_opt.models.calibrated import measured_levels, with_measured_levels
 from nest_opt.models.fabrics import build_fabric
 from nest_opt.network.collectives import Spread, collective_time
+from nest_opt.network.planned import planned_levels
 from nest_opt.problem.files import read_problem
 
 SLURM = (
@@ -28,11 +30,11 @@ NVIDIA = (
 )
 
 
-def levels(network: dict[str, Any]) -> list[tuple[int, float, float]]:
-    """Return (size, bytes/s, seconds) of a network's levels."""
+def levels(data: dict[str, Any]) -> list[tuple[int, float, float]]:
+    """Return (size, bytes/s, seconds) of levels in JSON."""
     return [
         (level["size"], level["bandwidth_bytes_per_s"], level["latency_s"])
-        for level in network["levels"]
+        for level in data["levels"]
     ]
 
 
@@ -84,7 +86,7 @@ def test_slurm_tree_becomes_levels(tmp_path: Path) -> None:
     path = file(tmp_path, TREE)
     data = run_json("import", "network", "slurm", path, *SLURM, "--oversubscription", "switch-2=2")
     found = [(4, 450e9, 1e-6), (2, 50e9, 4e-6), (2, 25e9, 6e-6)]
-    assert levels(data["network"]) == found
+    assert levels(data) == found
     assert data["devices"][:5] == ["tux0:0", "tux0:1", "tux0:2", "tux0:3", "tux1:0"]
     blocks = run_json(
         "import",
@@ -94,25 +96,25 @@ def test_slurm_tree_becomes_levels(tmp_path: Path) -> None:
         *SLURM,
         *("--bandwidth", "switch-3=25GB/s", "--latency", "switch-3=8us"),
     )
-    assert [each[0] for each in levels(blocks["network"])] == [4, 4, 2, 2]
+    assert [each[0] for each in levels(blocks)] == [4, 4, 2, 2]
 
 
 def test_table_of_nvidia_becomes_levels(tmp_path: Path) -> None:
     """Three GPUs on a switch get their 18 NVLinks each; a mesh is as slow as its worst pair."""
     data = run_json("import", "network", "nvidia-topo", file(tmp_path, NVSWITCH), *NVIDIA)
-    assert levels(data["network"]) == [(3, 18 * 25e9, 1e-6)]
+    assert levels(data) == [(3, 18 * 25e9, 1e-6)]
     mesh = run_json(
         *("import", "network", "nvidia-topo", file(tmp_path, MESH), *NVIDIA),
         *("--level-sizes", 2, "--traffic", "alone"),
     )
-    assert [each[0] for each in levels(mesh["network"])] == [2, 2]
-    assert mesh["devices"][:2] == ["GPU0", "GPU2"]
+    assert [each[0] for each in levels(mesh)] == [2, 2]
+    assert set(mesh["devices"][:2]) == {"GPU0", "GPU2"}
 
 
 def test_edges_and_graphml_need_no_figures(tmp_path: Path) -> None:
     """Both carry their own bandwidths; the same network gives the same levels."""
     edges = run_json("import", "network", "edges", file(tmp_path, EDGES))
-    assert levels(edges["network"]) == [(2, 400, 2e-6), (2, 25, 6e-6)]
+    assert levels(edges) == [(2, 400, 2e-6), (2, 25, 6e-6)]
     graphml = tmp_path / "two.graphml"
     graphml.write_text(
         '<graphml><key id="b" for="edge" attr.name="bandwidth_bytes_per_s"/>'
@@ -120,7 +122,37 @@ def test_edges_and_graphml_need_no_figures(tmp_path: Path) -> None:
         '<node id="x"/><node id="y"/><edge source="x" target="y">'
         '<data key="b">400</data><data key="l">1e-6</data></edge></graph></graphml>'
     )
-    assert levels(run_json("import", "network", "graphml", graphml)["network"]) == [(2, 400, 1e-6)]
+    assert levels(run_json("import", "network", "graphml", graphml)) == [(2, 400, 1e-6)]
+
+
+def test_a_graph_is_planned_on_the_levels_that_were_told(tmp_path: Path) -> None:
+    """The graph's problem has the levels of --as levels, and its ranks are on the named hosts."""
+    problem = file(tmp_path, json.dumps(problem_data(sizes=(4, 2, 2))), "problem.json")
+    path = file(tmp_path, TREE)
+    both = {}
+    for form in ("graph", "levels"):
+        written = tmp_path / f"{form}.json"
+        run(
+            *("import", "network", "slurm", path, *SLURM, "--as", form),
+            *("--oversubscription", "switch-2=3", "--into", problem, "-o", written),
+        )
+        both[form] = read_problem(written)
+    assert [both[form].cluster.network.type for form in both] == ["graph", "hierarchical"]
+    told, derived = (planned_levels(each.cluster) for each in both.values())
+    assert [level.size for level in told.levels] == [4, 2, 2]
+    pairs = list(zip(told.levels, derived.levels, strict=True))
+    assert all(one.latency_s == other.latency_s for one, other in pairs)
+    rates = [[float(level.bandwidth_bytes_per_s) for level in pair] for pair in pairs]
+    assert all(one == pytest.approx(other, rel=1e-25) for one, other in rates)
+    plan = nest_opt.solve(both["graph"]).plan
+    assert plan is not None
+    found = nest_opt.rank_map(plan)
+    assert found.devices_per_host is None
+    assert {host.name for host in found.hosts} <= {"tux0", "tux1", "tux2", "tux3"}
+    for rank in found.ranks:
+        assert rank.device_name == f"{rank.host}:{rank.local_device}"
+    numbered = nest_opt.rank_map(plan, hosts=["a", "b", "c", "d"])
+    assert {rank.host for rank in numbered.ranks} <= {"a", "b", "c", "d"}
 
 
 def test_a_network_goes_into_a_problem(tmp_path: Path) -> None:
@@ -202,9 +234,9 @@ def test_measurements_calibrate_a_problem(tmp_path: Path) -> None:
     found = levels(data["problem"]["cluster"]["network"])
     assert found[1][1] == int(between["bandwidth_bytes_per_s"])
     assert found[1][2] == pytest.approx(between["latency_s"])
-    fewer = run_json("import", "nccl-tests", path, *NETWORK, "--from", "1GiB")
+    fewer = run_json("import", "nccl-tests", path, *NETWORK, "--from", "1GiB", "--fit", "network")
     assert fewer["rows"] == 4
-    printed = run("import", "nccl-tests", path, *NETWORK).stdout
+    printed = run("import", "nccl-tests", path, *NETWORK, "--fit", "network").stdout
     assert "fitted to 10 rows" in printed
 
 

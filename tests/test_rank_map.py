@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from cli_running import run, run_json
-from samples import sample
+from samples import problem_data, sample
 
 import nest_opt
 from nest_opt.cli.export_ranks_command import SHOWN_RANKS
@@ -25,6 +25,7 @@ from nest_opt.plan.schema import file_schema
 from nest_opt.problem import Problem
 from nest_opt.problem.files import to_json_text
 from nest_opt.problem.profile import Group
+from nest_opt.problem.validation import build
 
 GROUPS: tuple[Group, ...] = ("tp", "cp", "ep")
 PROBLEM = sample(layers=6, sizes=(8, 8))
@@ -268,6 +269,24 @@ def test_devices_that_overlap_or_do_not_exist_are_refused() -> None:
         rank_map(two_by_two(devices=[[3, 0], [3, 4]]))
     with pytest.raises(PlanError, match=r"device 9 in use.*0 to 7 exist"):
         rank_map(two_by_two(devices=[[9, 0], [3, 4]]))
+
+
+def test_a_graph_without_hosts_in_its_names_is_refused_until_they_are_said() -> None:
+    """Levels that are not known say nothing of hosts; a number of devices per host does."""
+    problem = problem_data(layers=2, sizes=(8,))
+    link = {"bandwidth_bytes_per_s": 10**9, "latency_s": 1e-6, "target": "switch"}
+    problem["cluster"]["network"] = {
+        "type": "graph",
+        "devices": [f"gpu{n}" for n in range(8)],
+        "switches": ["switch"],
+        "links": [{"source": f"gpu{n}", **link} for n in range(8)],
+    }
+    plan = two_by_two().model_copy(update={"problem": build(Problem, problem, "graph")})
+    with pytest.raises(PlanError, match=r"devices_per_host: found none for a graph"):
+        rank_map(plan)
+    found = rank_map(plan, devices_per_host=2)
+    assert [rank.device_name for rank in found.ranks] == ["gpu0", "gpu2", "gpu1", "gpu3"]
+    assert [rank.host for rank in found.ranks] == ["host-0", "host-1", "host-0", "host-1"]
 
 
 def test_hosts_are_read_from_lines_and_lists() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from nest_opt.network.derived import Traffic
     from nest_opt.network.graph import LinkGraph, LinkKind
     from nest_opt.network.routing import Metric
-    from nest_opt.problem.cluster import HierarchicalSpec
+    from nest_opt.problem import Problem
+    from nest_opt.problem.hierarchical import HierarchicalSpec
+    from nest_opt.problem.networks import GraphKind
 
 MOST_HEIGHTS = 16
 SWITCHES = ("node", *(f"switch-{height}" for height in range(1, MOST_HEIGHTS + 1)))
@@ -232,8 +234,13 @@ FORMATS = (
 
 @dataclass(frozen=True)
 class _Choices:
-    """How levels are derived: see `nest_opt.network.derived`."""
+    """How levels are derived (see `nest_opt.network.derived`), and what is written.
 
+    `form` is `graph`, a network of that type whose order and groups are
+    found once and written out, or `levels`, a hierarchical network.
+    """
+
+    form: Literal["graph", "levels"]
     traffic: "Traffic"
     routing: "Metric"
     sharing: bool
@@ -244,6 +251,14 @@ def _command(entry: NetworkFormat) -> click.Command:
     """Return the command that imports one format."""
 
     @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+    @click.option(
+        "--as",
+        "form",
+        type=click.Choice(("graph", "levels")),
+        default="graph",
+        show_default=True,
+        help="Write the graph itself, or the levels that a search sees of it.",
+    )
     @click.option(
         "--traffic",
         type=click.Choice(("alone", "rings", "any")),
@@ -281,6 +296,7 @@ def _command(entry: NetworkFormat) -> click.Command:
     @json_option
     def run(
         path: Path,
+        form: Literal["graph", "levels"],
         traffic: "Traffic",
         routing: "Metric",
         sharing: bool,
@@ -290,7 +306,7 @@ def _command(entry: NetworkFormat) -> click.Command:
         as_json: bool,
         **options: Any,
     ) -> int:
-        choices = _Choices(traffic, routing, sharing, level_sizes)
+        choices = _Choices(form, traffic, routing, sharing, level_sizes)
         return _import(entry, path, choices, into, output, as_json, options)
 
     run.__doc__ = entry.summary
@@ -318,7 +334,8 @@ def _import(
         check_output(output, path)
     problem = None if into is None else read_problem(into)
     graph = entry.read(read_text(path), str(path), **options)
-    network, names = _levels(graph, choices)
+    found = _found(graph, choices)
+    network = found.network
     if problem is not None:
         problem = _with_network(problem, network, str(into))
     text = to_json_text(network if problem is None else problem)
@@ -330,31 +347,54 @@ def _import(
                 "status": "imported",
                 "format": entry.name,
                 "output": None if output is None else str(output),
-                "devices": names,
+                "devices": found.names,
+                "levels": to_json_data(found.levels)["levels"],
                 "network": to_json_data(network),
                 "problem": None if problem is None else to_json_data(problem),
             }
         )
     elif output is not None:
-        click.echo(f"wrote {output}: {_described(network)}")
+        click.echo(f"wrote {output}: {_described(found.levels)}")
     else:
         click.echo(text, nl=False)
     return 0
 
 
-def _levels(graph: "LinkGraph", choices: _Choices) -> "tuple[HierarchicalSpec, list[str]]":
-    """Return the levels of a graph, and the names of its devices by their numbers there."""
+@dataclass(frozen=True)
+class _Found:
+    """What a graph becomes: the network to write, its levels, and the devices in their order."""
+
+    network: "HierarchicalSpec | GraphKind"
+    levels: "HierarchicalSpec"
+    names: list[str]
+
+
+def _found(graph: "LinkGraph", choices: _Choices) -> _Found:
     from nest_opt.network.derived import derived_hierarchy
     from nest_opt.network.graph_network import GraphNetwork
     from nest_opt.network.order import device_order
+    from nest_opt.network.planned import network_of_graph
 
-    network = GraphNetwork(graph, choices.routing, choices.sharing)
+    routed = GraphNetwork(graph, choices.routing, choices.sharing)
     order = device_order(graph, choices.sizes, choices.routing)
-    levels = derived_hierarchy(network, order.devices, order.sizes, choices.traffic)
-    return levels, [graph.names[device] for device in order.devices]
+    levels = derived_hierarchy(routed, order.devices, order.sizes, choices.traffic)
+    names = [graph.names[device] for device in order.devices]
+    if choices.form == "levels":
+        return _Found(levels, levels, names)
+    network = network_of_graph(
+        graph,
+        order=names,
+        level_sizes=order.sizes,
+        routing=choices.routing,
+        sharing=choices.sharing,
+        traffic=choices.traffic,
+    )
+    return _Found(network, levels, names)
 
 
-def _with_network(problem: Any, network: Any, name: str) -> Any:
+def _with_network(
+    problem: "Problem", network: "HierarchicalSpec | GraphKind", name: str
+) -> "Problem":
     from nest_opt.problem import Problem
     from nest_opt.problem.files import to_json_data
     from nest_opt.problem.validation import build
