@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
     from nest_opt.plan.rank_map import RankMap, rank_map
+    from nest_opt.prediction.predict import Prediction, predict
+    from nest_opt.prediction.run import RunConfiguration
     from nest_opt.problem import Problem
     from nest_opt.registry import register
 
@@ -48,8 +50,10 @@ __all__ = [
     "NestOptError",
     "Plan",
     "PlanError",
+    "Prediction",
     "Problem",
     "RankMap",
+    "RunConfiguration",
     "SolveResult",
     "VerifyResult",
     "bound",
@@ -59,6 +63,7 @@ __all__ = [
     "exact",
     "front",
     "improve",
+    "predict",
     "rank_map",
     "register",
     "solve",
@@ -79,6 +84,8 @@ _HOMES = {
     "nest_opt.errors": ("CertificateError", "InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),
     "nest_opt.plan.rank_map": ("RankMap", "rank_map"),
+    "nest_opt.prediction.predict": ("Prediction", "predict"),
+    "nest_opt.prediction.run": ("RunConfiguration",),
     "nest_opt.problem": ("Problem",),
     "nest_opt.registry": ("register",),
 }
