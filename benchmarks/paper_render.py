@@ -350,7 +350,7 @@ def planners_figure(rows: Sequence[Row], path: Path) -> None:
 
 def ablations_figure(rows: Sequence[Row], path: Path) -> None:
     """Draw what each ablation costs in the mean, over the ratio of the outer links."""
-    figure, axes = new_figure(7.0, 4.0)
+    figure, axes = new_figure(8.0, 4.0)
     for name, marker in zip(ABLATIONS, "osv^xD*", strict=True):
         means = []
         for ratio in ratios(rows):
@@ -362,15 +362,13 @@ def ablations_figure(rows: Sequence[Row], path: Path) -> None:
             means.append(100 * mean(shares))
         axes.plot(ratios(rows), means, marker=marker, markersize=5, label=name)
     _ratio_axes(axes, ratios(rows))
-    axes.set_yscale("symlog", linthresh=1)
     axes.set_ylabel("batch time over the optimum's,\ngeometric mean, %")
-    axes.legend(frameon=False, fontsize=8)
     save_figure(figure, path)
 
 
 def agnostic_figure(rows: Sequence[Agnostic], path: Path) -> None:
     """Draw what the best plan without levels costs: a model a colour, a cluster a line style."""
-    figure, axes = new_figure(7.0, 4.0)
+    figure, axes = new_figure(8.0, 4.0)
     styles = dict(zip(CLUSTERS, ("-", "--", ":"), strict=True))
     colours = {model: f"C{place}" for place, model in enumerate(MODELS)}
     found = {(each.model, each.cluster, each.ratio): each for each in rows}
@@ -384,9 +382,7 @@ def agnostic_figure(rows: Sequence[Agnostic], path: Path) -> None:
     for cluster, style in styles.items():
         axes.plot([], [], style, color="black", label=cluster)
     _ratio_axes(axes, ratios(rows))
-    axes.set_yscale("symlog", linthresh=1)
     axes.set_ylabel("batch time of the best topology-agnostic\nplan over the optimum's, %")
-    axes.legend(frameon=False, fontsize=7, ncols=2)
     save_figure(figure, path)
 
 
@@ -394,7 +390,9 @@ def _ratio_axes(axes: Any, found: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(found, [f"1:{ratio}" for ratio in found])
     axes.set_xlabel("bandwidth outside the node, as a share of the cluster's")
-    axes.set_ylim(bottom=-0.1)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(bottom=-0.1, top=2 * axes.get_ylim()[1])
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 # ---------------------------------------------------------------- files
