@@ -24,6 +24,7 @@ from nest_opt.problem import Cluster, HierarchicalSpec, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
 from nest_opt.problem.cluster import Algorithm
 from nest_opt.problem.job import Objective
+from nest_opt.problem.networks import NetworkSpec
 
 # The longest sequence that is taken where none is asked for: published
 # defaults reach 131,072 tokens, at which nobody does the bulk of training.
@@ -68,7 +69,9 @@ class Request:
     achievable
         Whether bandwidths are what large collectives attain, or the peaks.
     algorithms
-        Of the collectives.
+        Of the collectives; on graphs and oversubscribed levels they are rings.
+    network
+        In place of the cluster's own; its bandwidths are taken as they stand.
     """
 
     model: str | ModelSpec
@@ -87,6 +90,7 @@ class Request:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+    network: NetworkSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ def derive_problem(request: Request) -> DerivedProblem:
         name=_name(spec, f" on {request.devices} x {accelerator.name} ({template.name})"),
     )
     bandwidths = "attained by large collectives" if request.achievable else "at their peak"
-    note = f"{problem.note} Cluster {template.name}, bandwidths {bandwidths}."
+    network = "a network of its own" if request.network else f"bandwidths {bandwidths}"
+    note = f"{problem.note} Cluster {template.name}, {network}."
     problem = problem.model_copy(update={"note": note})
     return DerivedProblem(request, spec, template, accelerator, training, rule, problem)
 
@@ -178,9 +183,14 @@ def _cluster(request: Request) -> Cluster:
     cluster = build_cluster(
         request.cluster, request.devices, request.accelerator, achievable=request.achievable
     )
+    if request.network is not None:
+        return cluster.model_copy(update={"network": request.network})
     if not isinstance(cluster.network, HierarchicalSpec):
         return cluster
-    network = cluster.network.model_copy(update={"algorithms": request.algorithms})
+    # Trees of collectives are not timed where transfers share links.
+    shares = any(level.oversubscription > 1 for level in cluster.network.levels)
+    algorithms = ("ring",) if shares else request.algorithms
+    network = cluster.network.model_copy(update={"algorithms": algorithms})
     return cluster.model_copy(update={"network": network})
 
 

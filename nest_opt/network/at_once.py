@@ -15,7 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from nest_opt.network.derived import MAX_ROUTED_DEVICES
+from nest_opt.network.derived import MANY_ROUTES
+from nest_opt.network.flows import Flow, loads
 from nest_opt.network.graph_network import GraphNetwork
 from nest_opt.network.planned import device_vertices, routed
 from nest_opt.problem.cluster import Cluster
@@ -77,7 +78,7 @@ class GraphAtOnce:
 
     def __init__(self, network: GraphNetwork, vertices: Sequence[int]) -> None:
         self._network, self._vertices = network, vertices
-        if len(vertices) > MAX_ROUTED_DEVICES:
+        if len(vertices) > MANY_ROUTES:
             network.tabulate()
 
     def steps(self, pairs: Sequence[Pair]) -> list[Step]:
@@ -87,10 +88,10 @@ class GraphAtOnce:
             network.route(self._vertices[source], self._vertices[target])
             for source, target in pairs
         ]
-        load: dict[int, Fraction] = {}
-        for route in routes:
-            for number, share in route.shares:
-                load[number] = load.get(number, Fraction(0)) + share
+        load = loads(
+            (Flow(source, target, 1), route)
+            for (source, target), route in zip(pairs, routes, strict=True)
+        )
         shared = {number: load[number] / links[number].capacity for number in load}
         return [
             (

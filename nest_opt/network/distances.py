@@ -80,9 +80,12 @@ def pair_table(graph: LinkGraph, metric: Metric = "latency") -> PairTable:
         If there are more sites than it has room for.
     """
     sites = _checked_sites(graph)
-    site_of = _site_numbers(graph, sites)
     first = [devices[0] for devices in sites]
-    latency, width = _Sweep(graph, metric, first).run()
+    return _table(graph, sites, *_Sweep(graph, metric, first).run())
+
+
+def _table(graph: LinkGraph, sites: list[list[int]], latency: Array, width: Array) -> PairTable:
+    """Return the table of labels between sites, a site's own two devices on the diagonal."""
     for site, devices in enumerate(sites):
         if len(devices) > 1:
             up, down = graph.out_links[devices[0]][0], graph.in_links[devices[1]][0]
@@ -90,7 +93,7 @@ def pair_table(graph: LinkGraph, metric: Metric = "latency") -> PairTable:
             width[site, site] = min(graph.widths[up], graph.widths[down])
         else:
             width[site, site] = 0
-    return PairTable(graph, site_of, latency, width)
+    return PairTable(graph, _site_numbers(graph, sites), latency, width)
 
 
 class PathTable:
@@ -107,13 +110,17 @@ class PathTable:
 
     def __init__(self, graph: LinkGraph, metric: Literal["latency", "links"] = "latency") -> None:
         self.graph = graph
-        sites = _checked_sites(graph)
+        self._sites = sites = _checked_sites(graph)
         self.site_of = _site_numbers(graph, sites)
         self.first = [devices[0] for devices in sites]
         # Devices of a site of several hang on one switch, by one link each way.
         self.hanging = [len(devices) > 1 for devices in sites]
         self._sweep = _Sweep(graph, metric, self.first)
         self._cost, self._width = self._sweep.labels(0)
+
+    def pair_table(self) -> PairTable:
+        """Return the table of the same labels, as `pair_table` computes it."""
+        return _table(self.graph, self._sites, *self._sweep.between(self._cost, self._width))
 
     def path(self, source: int, target: int) -> list[int]:
         """Return the links of the path between two different devices, from its end."""
@@ -202,16 +209,21 @@ class _Sweep:
 
     def run(self) -> tuple[Array, Array]:
         """Return (S, S) latencies and widths, a row a source."""
-        rows = [self.row[source] for source in self.sources]
         if self.metric != "widest":
-            cost, width = (found[rows].T for found in self.labels(0))
-            return self._latency(cost), np.zeros_like(width) if self.one_width else width
+            return self.between(*self.labels(0))
+        rows = [self.row[source] for source in self.sources]
         widest = self._widest()
         latency = np.zeros_like(widest, dtype=self.kind)
         for least in np.unique(widest[~np.eye(len(widest), dtype=bool)]):
             cost, _ = self.labels(int(least))
             latency = np.where(widest == least, self._latency(cost[rows].T), latency)
         return latency, widest
+
+    def between(self, cost: Array, width: Array) -> tuple[Array, Array]:
+        """Return (S, S) latencies and widths of labels, a row a source."""
+        rows = [self.row[source] for source in self.sources]
+        wide = np.zeros_like(width[rows].T) if self.one_width else width[rows].T
+        return self._latency(cost[rows].T), wide
 
     def _latency(self, cost: Array) -> Array:
         """Return the latency that a cost of `link_costs` holds."""

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from nest_opt.errors import InstanceError
 from nest_opt.network.connectivity import check_connected
-from nest_opt.network.distances import PathTable
+from nest_opt.network.distances import PairTable, PathTable, pair_table
 from nest_opt.network.flows import Flow, flow_seconds, loads
 from nest_opt.network.graph import LinkGraph
 from nest_opt.network.routing import STAY, Metric, Route, Router
@@ -77,6 +77,18 @@ class GraphNetwork:
         metric = self.router.metric
         if self._paths is None and metric != "widest" and not self.router.sharing:
             self._paths = PathTable(self.graph, metric)
+
+    def pair_table(self) -> PairTable:
+        """Return latency and width between all devices, from the paths if they are tabulated.
+
+        Raises
+        ------
+        InstanceError
+            As `distances.pair_table`.
+        """
+        if self._paths is not None:
+            return self._paths.pair_table()
+        return pair_table(self.graph, self.router.metric)
 
     def transfer_s(self, source: int, target: int, size_bytes: Fraction | int) -> Fraction:
         """Return the seconds of one transfer while nothing else is under way.
