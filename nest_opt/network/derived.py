@@ -150,12 +150,13 @@ def _worst_of_table(table: PairTable, order: Sequence[int], size: int) -> Worst:
     latency, width = 0, len(table.graph.bandwidths) - 1
     for group in _groups(order, size):
         sites, counts = np.unique(table.site_of[list(group)], return_counts=True)
-        # A site's diagonal is for two of its devices.
-        pairs = ~np.diag(counts == 1)
-        if pairs.any():
-            block = np.ix_(sites, sites)
-            latency = max(latency, int(table.latency[block][pairs].max()))
-            width = min(width, int(table.width[block][pairs].min()))
+        block = np.ix_(sites, sites)
+        latency = max(latency, int(table.latency[block].max()))
+        widths = table.width[block]
+        # A site's diagonal is for two of its devices: of one it says nothing.
+        alone = np.flatnonzero(counts == 1)
+        widths[alone, alone] = width
+        width = min(width, int(widths.min()))
     return Worst(Fraction(latency, table.graph.latency_unit), table.graph.bandwidths[width])
 
 
@@ -196,9 +197,14 @@ def _ring_rates(
                 if len(ring) > 1:
                     successors = (*ring[1:], ring[0])
                     flows += [Flow(*pair, 1) for pair in zip(ring, successors, strict=True)]
-        # Every loaded link is on the route of some flow.
+        # Every loaded link is on the route of some flow; of equal ones the fullest counts.
+        ranks, capacities = network.graph.capacity_ranks
+        most: dict[int, Fraction | int] = {}
         for number, load in network.link_loads(flows).items():
-            yield network.graph.links[number].capacity / load
+            rank = ranks[number]
+            if load > most.get(rank, 0):
+                most[rank] = load
+        yield from (capacities[rank] / load for rank, load in most.items())
 
 
 def _any_rate(network: GraphNetwork, order: Sequence[int], size: int) -> Fraction:

@@ -30,7 +30,7 @@ def chain_flows(order: Sequence[int], size_bytes: Fraction | int) -> list[Flow]:
     return ring_flows(order, size_bytes)[:-1]
 
 
-def loads(flows: Iterable[tuple[Flow, Route]]) -> dict[int, Fraction]:
+def loads(flows: Iterable[tuple[Flow, Route]]) -> dict[int, Fraction | int]:
     """Return the bytes that every link in use carries."""
     # Whole bytes on whole routes are added as integers, which is much faster.
     found: dict[int, Fraction | int] = {}
@@ -38,11 +38,11 @@ def loads(flows: Iterable[tuple[Flow, Route]]) -> dict[int, Fraction]:
         for number, share in route.shares:
             part = flow.size_bytes if share is ONE else share * flow.size_bytes
             found[number] = found.get(number, 0) + part
-    return {number: Fraction(load) for number, load in found.items()}
+    return found
 
 
 def flow_seconds(
-    graph: LinkGraph, flow: Flow, route: Route, load: Mapping[int, Fraction]
+    graph: LinkGraph, flow: Flow, route: Route, load: Mapping[int, Fraction | int]
 ) -> Fraction:
     """Return the time of a flow among others that load the links.
 

@@ -112,7 +112,7 @@ class GraphNetwork:
         load = loads(routed)
         return [flow_seconds(self.graph, flow, route, load) for flow, route in routed]
 
-    def link_loads(self, flows: Iterable[Flow]) -> dict[int, Fraction]:
+    def link_loads(self, flows: Iterable[Flow]) -> dict[int, Fraction | int]:
         """Return the bytes that flows put on every link that they use."""
         return loads((flow, self.route(flow.source, flow.target)) for flow in flows)
 
