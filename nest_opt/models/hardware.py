@@ -267,7 +267,7 @@ _MI250X_GCD = Accelerator(
         Decimal("191.5"), f"{_STAS}: MI250X, 383 for two dies, one of which is a device"
     ),
     memory_bytes=_giga(64, f"{_STAS}: MI250X, 128 for two dies"),
-    memory_bandwidth_bytes_per_s=_giga(1638, f"{_STAS}: MI250X, 3,277 for two dies"),
+    memory_bandwidth_bytes_per_s=_giga(Decimal("1638.5"), f"{_STAS}: MI250X, 3,277 for two dies"),
     fast_link_bytes_per_s=_giga(
         50, f"{_FRONTIER_NODE}: xGMI, 50 to 100 between modules, 200 inside one; the worst pair"
     ),

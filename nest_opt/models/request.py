@@ -25,6 +25,7 @@ from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
 from nest_opt.problem.cluster import Algorithm
 from nest_opt.problem.job import Objective
 from nest_opt.problem.networks import NetworkSpec
+from nest_opt.problem.validation import build
 
 # The longest sequence that is taken where none is asked for: published
 # defaults reach 131,072 tokens, at which nobody does the bulk of training.
@@ -180,18 +181,25 @@ def _name(spec: ModelSpec, rest: str) -> str:
 
 
 def _cluster(request: Request) -> Cluster:
+    network = request.network
     cluster = build_cluster(
-        request.cluster, request.devices, request.accelerator, achievable=request.achievable
+        request.cluster,
+        request.devices if network is None else 1,
+        request.accelerator,
+        achievable=request.achievable,
     )
-    if request.network is not None:
-        return cluster.model_copy(update={"network": request.network})
+    if network is not None:
+        (kind,) = cluster.device_kinds
+        devices = [{"kind": kind, "count": request.devices}]
+        data = {"device_kinds": cluster.device_kinds, "devices": devices, "network": network}
+        return build(Cluster, data, "--network")
     if not isinstance(cluster.network, HierarchicalSpec):
         return cluster
     # Trees of collectives are not timed where transfers share links.
     shares = any(level.oversubscription > 1 for level in cluster.network.levels)
     algorithms = ("ring",) if shares else request.algorithms
-    network = cluster.network.model_copy(update={"algorithms": algorithms})
-    return cluster.model_copy(update={"network": network})
+    levels = cluster.network.model_copy(update={"algorithms": algorithms})
+    return cluster.model_copy(update={"network": levels})
 
 
 def _sequence_length(spec: ModelSpec, asked: int | None) -> tuple[int, str]:
