@@ -60,8 +60,23 @@ def test_solve_and_verify_say_what_a_plan_takes_on_its_network(tmp_path: Path) -
 
 
 def test_certificates_are_refused_by_the_name_of_the_field(tmp_path: Path) -> None:
-    """A bound is found on a graph's levels, and no certificate of it is made."""
+    """A bound holds for a torus's levels, and no certificate of it is made."""
     problem = tmp_path / "problem.json"
     problem.write_text(to_json_text(on(TORUS)))
     data = run_json("bound", str(problem))
     assert "cluster.network.type: found 'torus'" in json.dumps(data)
+
+
+def test_a_certificate_on_oversubscribed_levels_checks(tmp_path: Path) -> None:
+    """Such levels are a hierarchy: the checker accepts, also with the costs computed anew."""
+    levels = [
+        {"name": name, "size": 4, **figures}
+        for name, figures in (
+            ("node", {"bandwidth_bytes_per_s": 1e11, "latency_s": 1e-6}),
+            ("rack", {"bandwidth_bytes_per_s": 5e10, "latency_s": 2e-6, "oversubscription": 3}),
+        )
+    ]
+    problem, certificate = tmp_path / "problem.json", tmp_path / "certificate.json"
+    problem.write_text(to_json_text(on({"type": "hierarchical", "levels": levels}, 16)))
+    assert run("bound", problem, "-o", certificate).exit_code == 0
+    assert run("check", certificate, "--recompute-costs").exit_code == 0
