@@ -11,7 +11,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from nest_opt.milp.coefficients import CellCoefficients
-from nest_opt.milp.devices import group_devices
+from nest_opt.milp.devices import rooms_below
 from nest_opt.milp.near import (
     SyncPlace,
     between_places,
@@ -73,7 +73,7 @@ def _add_copies(
 ) -> None:
     """Add what a group must hold for copies in some replicas, and replica 0's whole block."""
     name, stage, shape, number = place
-    room = max(group_devices(k, level - 1))
+    room = max(rooms_below(k, level))
     slots = len(sync_nears(k, shape, name)[number].slots)
     copies = {own: slots * ranks_of(k).width(own) for own in shapes_of(k)[shape]}
     far = [own for own, ranks in copies.items()
@@ -88,7 +88,7 @@ def _add_run(model: Any, k: CellCoefficients, level: int, stages: Sequence[int])
 
     The first stage may follow the last one, by the exchange between them.
     """
-    cell, rooms = free_cell(k), group_devices(k, level - 1)
+    cell, rooms = free_cell(k), rooms_below(k, level)
     exchange = 0 if stages[0] <= stages[-1] else model.exchange_above[level]
     hops = {
         replica: sum(

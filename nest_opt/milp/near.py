@@ -28,8 +28,10 @@ def free_cell(k: CellCoefficients) -> FreeCell:
 
 
 def ranks_of(k: CellCoefficients) -> Ranks:
-    """Return how the cell's ranks are told apart."""
+    """Return how the cell's ranks are told apart: all of them, where pairs decide levels."""
     cell = free_cell(k)
+    if k.pairs is not None:
+        return Ranks("cp")
     return ranks(cell.choices, cell.replicas, cell.zero)
 
 
@@ -41,6 +43,38 @@ def shapes_of(k: CellCoefficients) -> tuple[tuple[Configuration, ...], ...]:
 def levels_of(k: CellCoefficients) -> range:
     """Return the levels above 0 that devices can be on: the groups below do not hold all."""
     return range(1, 1 + sum(size < k.devices for size in k.group_sizes))
+
+
+def add_nested(model: Any, k: CellCoefficients, above: Any, places: Sequence[tuple[Any, ...]]) -> None:
+    """Add that what is above a level is above each that it reaches: (46), (82).
+
+    Where two levels of pairs reach neither the other, what is above both is above their worst.
+    """
+    levels = levels_of(k)
+    if k.pairs is None or k.pairs.is_chain:
+        steps = [(level, level + 1) for level in levels[:-1]]
+    else:
+        steps = [
+            (low, high)
+            for low in levels
+            for high in levels
+            if low != high and k.pairs.reaches(high, low)
+        ]
+    model.add_component(
+        f"{above.name}_nested",
+        pyo.Constraint(
+            [(*place, step) for place in places for step in range(len(steps))],
+            rule=lambda _, *at: above[(*at[:-1], steps[at[-1]][1])]
+            <= above[(*at[:-1], steps[at[-1]][0])],
+        ),
+    )
+    joins = list(k.pairs.joins()) if k.pairs is not None else []
+    if joins:
+        rows = pyo.ConstraintList()
+        model.add_component(f"{above.name}_joined", rows)
+        for place in places:
+            for one, other, both in joins:
+                rows.add(above[(*place, both)] >= above[(*place, one)] + above[(*place, other)] - 1)
 
 
 def kinds_of(k: CellCoefficients) -> tuple[Group, ...]:
@@ -145,14 +179,7 @@ def add_levels(model: Any, k: CellCoefficients, _: Units) -> None:
         above = pyo.Var([(*place, level) for place in places for level in levels],
                         domain=pyo.Binary)  # fmt: skip
         model.add_component(name, above)
-        steps = [(*place, level) for place in places for level in levels[:-1]]
-        model.add_component(
-            f"{name}_nested",
-            pyo.Constraint(
-                steps,
-                rule=lambda _, *at, above=above: above[(*at[:-1], at[-1] + 1)] <= above[at],
-            ),
-        )
+        add_nested(model, k, above, places)
     _add_least(model, k, inside, copies)
 
 
