@@ -1,0 +1,256 @@
+"""How far plans for the levels of an order of a graph are from the best placement on the graph.
+
+    python benchmarks/graph_gaps.py
+    python benchmarks/graph_gaps.py --graphs 4 --nodes 2000
+    python benchmarks/graph_gaps.py --write docs/graph_placement
+
+Small seeded graphs of 8 to 16 devices: random regular ones, racks of unequal sizes, tori and
+meshes with links that are missing or slow. On each, a small model with its choices of tp, pp and dp:
+the plan of the dynamic program on the derived levels of the order of devices, valued
+under the costs of pairs; that plan after a local search on its devices; and the optimum of the free
+family by integer programs, or the bound that they prove within the limits.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+from plotting import new_figure, save_figure, save_rows
+
+from nest_opt import Problem, solve
+from nest_opt.milp.exact import exact
+from nest_opt.network.derived import derived_hierarchy
+from nest_opt.network.graph import LinkGraph, LinkKind, with_links, without_links
+from nest_opt.network.graph_network import GraphNetwork
+from nest_opt.network.order import device_order
+from nest_opt.network.topologies import Edge, graph_of_edges, torus
+from nest_opt.placing import improve_placement
+from nest_opt.plan.evaluate import Costs, evaluate
+from nest_opt.plan.pairwise import on_devices, pairwise_costs
+from nest_opt.plan.placement import Placement
+from nest_opt.problem.validation import build
+
+FAST, SLOW = LinkKind.of(50e9, 2e-6), LinkKind.of(12.5e9, 2e-6)
+NVLINK = LinkKind.of(300e9, 2e-6)
+CABLES = (LinkKind.of(50e9, 5e-6), LinkKind.of(25e9, 5e-6), LinkKind.of(12.5e9, 10e-6))
+# Plans of the dynamic program that the local search starts from.
+STARTS = 5
+
+
+def regular(rng: random.Random) -> tuple[str, LinkGraph]:
+    """Return a random 3-regular graph of devices that forward, some links slow."""
+    devices = rng.choice((8, 10, 12, 14, 16))
+    while True:
+        drawn = nx.random_regular_graph(3, devices, seed=rng.randrange(10**6))
+        if nx.is_connected(drawn):
+            break
+    names = [f"d{place}" for place in range(devices)]
+    edges = [
+        Edge(names[u], names[v], SLOW if rng.random() < 0.25 else FAST)
+        for u, v in sorted(map(sorted, drawn.edges))
+    ]
+    return f"regular, {devices}", graph_of_edges(names, edges, devices_forward=True)
+
+
+def clustered(rng: random.Random) -> tuple[str, LinkGraph]:
+    """Return racks of 2 to 6 devices, each on one core switch by a cable of its own speed."""
+    sizes: list[int] = []
+    while sum(sizes) < 8 or (sum(sizes) < 13 and rng.random() < 0.6):
+        sizes.append(rng.randint(2, min(6, 16 - sum(sizes))))
+    names = [f"d{place}" for place in range(sum(sizes))]
+    left = iter(names)
+    edges = []
+    for rack, size in enumerate(sizes):
+        edges += [Edge(next(left), f"rack-{rack}", NVLINK) for _ in range(size)]
+        edges.append(Edge(f"rack-{rack}", "core", rng.choice(CABLES)))
+    return f"racks {'+'.join(map(str, sizes))}", graph_of_edges(names, edges)
+
+
+def worn_torus(rng: random.Random) -> tuple[str, LinkGraph]:
+    """Return a small torus or mesh with links that are missing or slow."""
+    shape = rng.choice(((2, 4), (3, 3), (2, 5), (3, 4), (2, 6), (4, 4)))
+    wraps = [size > 2 and rng.random() < 0.6 for size in shape]
+    graph = torus(shape, (FAST, FAST), wraps)
+    name = f"{'torus' if any(wraps) else 'mesh'} {shape[0]} x {shape[1]}"
+    gone, slow = rng.choice(((0, 2), (1, 0), (1, 2), (2, 1), (0, 4)))
+    cables = sorted({tuple(sorted(ends)) for ends in _ends(graph)})
+    rng.shuffle(cables)
+    removed = 0
+    for one, other in cables:
+        if removed == gone:
+            break
+        without = without_links(graph, [(one, other), (other, one)])
+        if nx.is_strongly_connected(nx.DiGraph(_ends(without))):
+            graph, removed = without, removed + 1
+    for one, other in [ends for ends in cables if ends in set(_ends(graph))][:slow]:
+        graph = with_links(graph, {(one, other): SLOW, (other, one): SLOW})
+    return f"{name}, {removed} gone, {slow} slow", graph
+
+
+def _ends(graph: LinkGraph) -> list[tuple[str, str]]:
+    return [(graph.names[link.source], graph.names[link.target]) for link in graph.links]
+
+
+MAKERS = (regular, clustered, worn_torus)
+
+
+def problem_of(seed: int, devices: int) -> Problem:
+    """Return 4 to 8 layers: an embedding, transformer blocks with tp 1 or 2, and a head.
+
+    A block has 200 million parameters, and takes 12 ms for a sequence without tp.
+    """
+    rng = random.Random(f"model {seed}")
+    blocks = rng.randint(2, 6)
+    data: dict[str, Any] = {
+        "name": f"graph-gaps-{seed}",
+        "model": {
+            "layer_types": {
+                "embedding": _type(0.5, 100, reduced=1),
+                "block": _type(4, 200, reduced=2),
+                "head": _type(3, 100, reduced=1),
+            },
+            "layers": [
+                {"id": "embedding", "type": "embedding"},
+                *({"id": f"block-{place}", "type": "block"} for place in range(blocks)),
+                {"id": "head", "type": "head"},
+            ],
+        },
+        "cluster": {
+            "device_kinds": {"device": {"memory_bytes": rng.choice((8, 12, 24)) * 10**9}},
+            "devices": [{"kind": "device", "count": devices}],
+            "network": {
+                "type": "hierarchical",
+                "levels": [
+                    {"name": "all", "size": devices, "bandwidth_bytes_per_s": 1, "latency_s": 0}
+                ],
+            },
+        },
+        "job": {
+            "global_batch": rng.choice((12, 16, 24)),
+            "bytes_per_parameter": {"weights": 2, "gradients": 2, "optimizer": 12},
+        },
+        "search": {"microbatch": [1], "tp": [1, 2]},
+    }
+    return build(Problem, data, data["name"])
+
+
+def _type(forward_ms: float, million: int, reduced: int) -> dict[str, Any]:
+    tensor = 32 * 10**6
+    return {
+        "output_bytes": {"1": tensor},
+        "profiles": [
+            {
+                "microbatch": 1,
+                "tp": tp,
+                "forward_s": f"{forward_ms / tp}e-3",
+                "backward_input_s": f"{forward_ms / tp}e-3",
+                "backward_weight_s": f"{forward_ms / tp}e-3",
+                "dense_parameters": million * 10**6 // tp,
+                "collectives": [
+                    {"phase": phase, "group": "tp", "operation": "all-reduce", "bytes": tensor,
+                     "count": reduced}
+                    for phase in ("forward", "backward")
+                    if tp > 1
+                ],
+                "recompute": {
+                    "none": {"stash_bytes": 12 * tensor // tp},
+                    "full": {"stash_bytes": tensor, "work_bytes": 12 * tensor // tp},
+                },
+            }
+            for tp in (1, 2)
+        ],
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found on one graph; times in ps, `bound_ps` the value where it is proved."""
+
+    name: str
+    devices: int
+    layers: int
+    levels: int
+    plan: str
+    dp_ps: int
+    starts_ps: int
+    local_ps: int
+    best_ps: int
+    bound_ps: int
+    proved: bool
+    local_s: float
+    exact_s: float
+    nodes: int
+
+    def above(self, value_ps: int) -> float:
+        """Return how far a value is above the bound, in percent of the bound."""
+        return 100 * (value_ps / self.bound_ps - 1)
+
+
+def study(number: int, nodes: int, time_limit_s: float) -> Row:
+    """Return what is found on one graph."""
+    rng = random.Random(f"graph {number}")
+    name, graph = MAKERS[number % len(MAKERS)](rng)
+    network = GraphNetwork(graph)
+    order = device_order(graph)
+    problem = problem_of(number, graph.device_count)
+    levels = derived_hierarchy(network, order.devices, order.sizes, "alone")
+    cluster = problem.cluster.model_copy(update={"network": levels})
+    found = solve(problem.model_copy(update={"cluster": cluster}), top=STARTS)
+    costs = pairwise_costs(problem, network)
+    starts = [on_devices(ranked.plan.placement(), order.devices) for ranked in found.plans]
+    values = [evaluate(costs, start).value_ps for start in starts]
+    begin = time.perf_counter()
+    improved = [improve_placement(costs, start, evaluations=1500) for start in starts]
+    local_s = time.perf_counter() - begin
+    local = min(improved, key=lambda one: one.value_ps)
+    begin = time.perf_counter()
+    best = exact(
+        problem, start=local.placement, node_limit=nodes, time_limit_s=time_limit_s,
+        family="free", costs=costs,
+    )  # fmt: skip
+    assert best.value_ps is not None
+    assert best.bound_ps is not None
+    assert best.placement is not None
+    return Row(
+        name, graph.device_count, len(problem.model.ids), costs.network.level_count - 1,
+        _degrees(best.placement), values[0], min(values), local.value_ps, best.value_ps,
+        best.bound_ps, best.status == "optimal", local_s, time.perf_counter() - begin, best.nodes,
+    )  # fmt: skip
+
+
+def _degrees(placement: Placement) -> str:
+    return f"{placement.configurations[0].tp}/{placement.stages}/{placement.replicas}"
+
+
+def main() -> None:
+    """Run the study."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--graphs", type=int, default=36)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--nodes", type=int, default=3000, help="of each program")
+    parser.add_argument("--seconds", type=float, default=60, help="of each graph's programs")
+    parser.add_argument("--write", type=Path, help="folder for the table and the figure")
+    asked = parser.parse_args()
+    rows = []
+    print("graph | devices | layers | levels | tp/pp/dp | DP, best of 5, local search (% above the "
+          "bound) | best (ms) | proved | s of search, of programs | nodes")  # fmt: skip
+    for number in range(asked.first, asked.first + asked.graphs):
+        row = study(number, asked.nodes, asked.seconds)
+        rows.append(row)
+        print(
+            f"{number}: {row.name} | {row.devices} | {row.layers} | {row.levels} | {row.plan} | "
+            f"{row.above(row.dp_ps):.2f}, {row.above(row.starts_ps):.2f}, "
+            f"{row.above(row.local_ps):.2f} | {row.best_ps / 1e9:.3f} | "
+            f"{'yes' if row.proved else f'gap {row.above(row.best_ps):.2f}%'} | "
+            f"{row.local_s:.1f}, {row.exact_s:.1f} | {row.nodes:,}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
