@@ -22,16 +22,16 @@ from typing import Any
 import networkx as nx
 from plotting import new_figure, save_figure, save_rows
 
-from nest_opt import Problem, solve
+from nest_opt import Problem
 from nest_opt.milp.exact import exact
-from nest_opt.network.derived import derived_hierarchy
 from nest_opt.network.graph import LinkGraph, LinkKind, with_links, without_links
 from nest_opt.network.graph_network import GraphNetwork
-from nest_opt.network.order import device_order
+from nest_opt.network.pair_levels import PairLevels
 from nest_opt.network.topologies import Edge, graph_of_edges, torus
 from nest_opt.placing import improve_placement
-from nest_opt.plan.evaluate import Costs, evaluate
-from nest_opt.plan.pairwise import on_devices, pairwise_costs
+from nest_opt.placing.starts import derived_starts, hopeful_starts
+from nest_opt.plan.evaluate import evaluate
+from nest_opt.plan.pairwise import pairwise_costs
 from nest_opt.plan.placement import Placement
 from nest_opt.problem.validation import build
 
@@ -196,14 +196,12 @@ def study(number: int, nodes: int, time_limit_s: float) -> Row:
     rng = random.Random(f"graph {number}")
     name, graph = MAKERS[number % len(MAKERS)](rng)
     network = GraphNetwork(graph)
-    order = device_order(graph)
     problem = problem_of(number, graph.device_count)
-    levels = derived_hierarchy(network, order.devices, order.sizes, "alone")
-    cluster = problem.cluster.model_copy(update={"network": levels})
-    found = solve(problem.model_copy(update={"cluster": cluster}), top=STARTS)
     costs = pairwise_costs(problem, network)
-    starts = [on_devices(ranked.plan.placement(), order.devices) for ranked in found.plans]
+    assert isinstance(costs.network, PairLevels)
+    starts = derived_starts(problem, network, STARTS)
     values = [evaluate(costs, start).value_ps for start in starts]
+    starts += hopeful_starts(problem, network, costs.network, STARTS)
     begin = time.perf_counter()
     improved = [improve_placement(costs, start, evaluations=1500) for start in starts]
     local_s = time.perf_counter() - begin

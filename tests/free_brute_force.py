@@ -167,7 +167,9 @@ def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:
         rows = []
         for r in replicas:
             block = device_map.block(r, stage)
-            row = [network.worst(map(network.level, block_groups(block, k, kind))) for kind in GROUPS]
+            row = [
+                network.worst(map(network.level, block_groups(block, k, kind))) for kind in GROUPS
+            ]
             for other in (stage - 1, stage + 1):
                 if 0 <= other < device_map.stages:
                     ends = hop_ends(device_map, cell.configurations, r, stage, other)

@@ -17,7 +17,7 @@ ALLOWED = {
     "network": {"errors", "problem"},
     "cost": {"errors", "problem", "network"},
     "plan": {"errors", "problem", "network", "cost"},
-    "placing": {"errors", "problem", "network", "cost", "plan"},
+    "placing": {"errors", "problem", "network", "cost", "plan", "dp"},
     "simulate": {"errors", "problem", "plan"},
     "models": {"errors", "problem", "network"},
     "dp": {"errors", "problem", "network", "cost", "plan"},

@@ -80,7 +80,9 @@ def add_level_load(model: Any, k: CellCoefficients, units: Units) -> None:
             ]
             growth = _load_growth(k, longest, stage, terms.collective_ps[kind], k.options[stage])
             above = [model.inside_above[kind, replica, stage, level] for level in levels_of(k)]
-            time += _level_time(model, k, units, f"coll_{kind}_{replica}_{stage}", at, growth, above)
+            time += _level_time(
+                model, k, units, f"coll_{kind}_{replica}_{stage}", at, growth, above
+            )
         for side, boundary in (("in", stage - 1), ("out", stage)):
             if 0 <= boundary < k.stages - 1:
                 at = [hop_time(model, k, units, boundary, stage, row) for row in terms.hop_ps]
@@ -122,7 +124,9 @@ def add_level_sync(model: Any, k: CellCoefficients, units: Units) -> None:
             growth = _sync_growth(k, longest, stage, members, name, levels)
             above = [model.component(all_above)[(*place, level)] for level in levels_of(k)]
             full = f"{label}{name}_{stage}_{shape}_{number}"
-            times.setdefault(place, []).append(_level_time(model, k, units, full, at, growth, above))
+            times.setdefault(place, []).append(
+                _level_time(model, k, units, full, at, growth, above)
+            )
     exchange = _exchange_time(model, k, units) if k.has_exchange else 0
     for stage in range(k.stages):
         own = exchange if is_end(k, stage) else 0

@@ -45,7 +45,9 @@ def levels_of(k: CellCoefficients) -> range:
     return range(1, 1 + sum(size < k.devices for size in k.group_sizes))
 
 
-def add_nested(model: Any, k: CellCoefficients, above: Any, places: Sequence[tuple[Any, ...]]) -> None:
+def add_nested(
+    model: Any, k: CellCoefficients, above: Any, places: Sequence[tuple[Any, ...]]
+) -> None:
     """Add that what is above a level is above each that it reaches: (46), (82).
 
     Where two levels of pairs reach neither the other, what is above both is above their worst.
@@ -64,8 +66,9 @@ def add_nested(model: Any, k: CellCoefficients, above: Any, places: Sequence[tup
         f"{above.name}_nested",
         pyo.Constraint(
             [(*place, step) for place in places for step in range(len(steps))],
-            rule=lambda _, *at: above[(*at[:-1], steps[at[-1]][1])]
-            <= above[(*at[:-1], steps[at[-1]][0])],
+            rule=lambda _, *at: (
+                above[(*at[:-1], steps[at[-1]][1])] <= above[(*at[:-1], steps[at[-1]][0])]
+            ),
         ),
     )
     joins = list(k.pairs.joins()) if k.pairs is not None else []

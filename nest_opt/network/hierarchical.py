@@ -9,6 +9,7 @@ from nest_opt.network.ring import ring_passes
 from nest_opt.problem.cluster import Algorithm, HierarchicalSpec
 from nest_opt.problem.profile import Operation
 
+
 class HierarchicalNetwork:
     """Devices numbered along nested groups, innermost level 0 first.
 

@@ -120,6 +120,12 @@ class PairLevels:
                 found.append([device])
         return tuple(map(tuple, found))
 
+    @cached_property
+    def site_of(self) -> tuple[int, ...]:
+        """The number of every device's site."""
+        found = {device: number for number, site in enumerate(self.sites) for device in site}
+        return tuple(found[device] for device in range(self.device_count))
+
     def pair_level(self, one: int, other: int) -> int:
         """Return the level of two devices."""
         return self._rows[one][other]
@@ -173,6 +179,17 @@ class PairLevels:
         passes, terms = ring_passes(operation, ranks), self._terms[level]
         return passes * terms.latency_s, Fraction(passes, ranks) * terms.byte_s
 
+    def best_terms(self, devices: int) -> PairTerms:
+        """Return the terms of the best level on which so many devices are near each other.
+
+        Levels are tried as they are numbered. On more devices than are searched,
+        the terms of the best pair.
+        """
+        if self.device_count > _MAX_SEARCHED:
+            return self._terms[0]
+        found = (level for level in range(self.level_count) if self._largest(level) >= devices)
+        return self._terms[next(found)]
+
     def parts(self, level: int) -> tuple[tuple[int, ...], ...]:
         """Return the devices that pairs below a level join, directly or by others."""
         left, found = set(range(self.device_count)), []
@@ -182,7 +199,9 @@ class PairLevels:
             while waiting:
                 device = waiting.pop()
                 part.append(device)
-                near = {other for other in left if not self.reaches(self._rows[device][other], level)}
+                near = {
+                    other for other in left if not self.reaches(self._rows[device][other], level)
+                }
                 left -= near
                 waiting += sorted(near)
             found.append(tuple(sorted(part)))

@@ -1,55 +1,26 @@
-"""The changes that a local search tries."""
+"""The changes that a local search tries: places to exchange, and ends of stages to move."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from nest_opt.placing.state import State
-from nest_opt.plan.placement import Placement
+from nest_opt.placing.meetings import seat_map
+from nest_opt.plan.placement import ListedMap, Placement
+
+# Pairs of places whose devices change places.
+Exchange = tuple[tuple[int, int], ...]
 
 
-def exchanges(state: State, sites: dict[int, int]) -> Iterator[tuple[int, ...]]:
-    """Yield devices with two of them exchanged, of which one or both are in use.
+def exchanges(placement: Placement, device_count: int) -> tuple[Exchange, ...]:
+    """Return every exchange: of two devices, two blocks, or of a run of stages end for end.
 
-    Two of one site (`sites`, by device) are alike: that changes nothing.
+    Places are seats, and after them those of idle devices.
     """
-    seats = len(state.seats)
-    for one, other in combinations(range(len(state.devices)), 2):
-        if one < seats and sites[state.devices[one]] != sites[state.devices[other]]:
-            yield _exchanged(state.devices, ((one, other),))
-
-
-def block_exchanges(state: State) -> Iterator[tuple[int, ...]]:
-    """Yield devices with two blocks of equal size exchanged."""
-    sizes = [own.block_size for own in state.placement.configurations]
-    if max(sizes) == 1:
-        # A block is a device then.
-        return
-    for one, other in combinations(state.starts, 2):
-        if sizes[one[0]] == sizes[other[0]]:
-            yield _exchanged(state.devices, _pairs(state, one, other))
-
-
-def reversals(state: State) -> Iterator[tuple[int, ...]]:
-    """Yield devices with a run of stages in reverse order (2-opt: Croes 1958).
-
-    In one replica, and in all of them at once.
-    """
-    placement = state.placement
-    sizes = [own.block_size for own in placement.configurations]
-    every = range(placement.replicas)
-    for first, last in combinations(range(placement.stages), 2):
-        run = sizes[first : last + 1]
-        if last - first < 2 or run != run[::-1]:
-            continue
-        for replicas in (*([r] for r in every), *([every] if len(every) > 1 else [])):
-            pairs = [
-                pair
-                for replica in replicas
-                for step in range((last - first + 1) // 2)
-                for pair in _pairs(state, (first + step, replica), (last - step, replica))
-            ]
-            yield _exchanged(state.devices, pairs)
+    seats = seat_map(placement)
+    used = seats.devices_used
+    devices = [((one, other),) for one in range(used) for other in range(one + 1, device_count)]
+    blocks = list(_blocks(placement, seats))
+    return (*devices, *dict.fromkeys((*blocks, *_reversals(placement, seats))))
 
 
 def shifted_ends(placement: Placement) -> Iterator[Placement]:
@@ -67,19 +38,30 @@ def shifted_ends(placement: Placement) -> Iterator[Placement]:
                 yield replace(placement, ends=(*ends[1:place], moved, *ends[place + 1 :]))
 
 
-def _pairs(
-    state: State, one: tuple[int, int], other: tuple[int, int]
-) -> tuple[tuple[int, int], ...]:
-    """Return the places of equal ranks of two blocks."""
-    size = state.placement.configurations[one[0]].block_size
-    here, there = state.starts[one], state.starts[other]
-    return tuple((here + rank, there + rank) for rank in range(size))
+def _blocks(placement: Placement, seats: ListedMap) -> Iterator[Exchange]:
+    """Yield the exchange of every two blocks of equal size; not if they are single devices."""
+    blocks = [block for stage in seats.devices for block in stage]
+    for one, other in combinations(blocks, 2):
+        if len(one) == len(other) > 1:
+            yield tuple(zip(one, other, strict=True))
 
 
-def _exchanged(
-    devices: tuple[int, ...], pairs: tuple[tuple[int, int], ...] | list[tuple[int, int]]
-) -> tuple[int, ...]:
-    found = list(devices)
-    for one, other in pairs:
-        found[one], found[other] = found[other], found[one]
-    return tuple(found)
+def _reversals(placement: Placement, seats: ListedMap) -> Iterator[Exchange]:
+    """Yield runs of stages end for end (2-opt: Croes 1958), in one replica and in all at once."""
+    sizes = [own.block_size for own in placement.configurations]
+    every = range(placement.replicas)
+    for first, last in combinations(range(placement.stages), 2):
+        run = sizes[first : last + 1]
+        if run != run[::-1]:
+            continue
+        for replicas in dict.fromkeys((*((r,) for r in every), tuple(every))):
+            yield tuple(
+                pair
+                for replica in replicas
+                for step in range(len(run) // 2)
+                for pair in _pairs(seats, replica, first + step, last - step)
+            )
+
+
+def _pairs(seats: ListedMap, replica: int, one: int, other: int) -> Sequence[tuple[int, int]]:
+    return list(zip(seats.block(replica, one), seats.block(replica, other), strict=True))

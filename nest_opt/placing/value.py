@@ -1,116 +1,107 @@
-"""What a state costs: its value by the evaluator, stage by stage, and a guide among equals."""
+"""The value of devices for a plan, kept up to date while they change."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
-from nest_opt.placing.state import State
-from nest_opt.plan.check import check
-from nest_opt.plan.evaluate import (
-    Costs,
-    StageEvaluation,
-    block_groups,
-    evaluate_stage,
-    evaluated_objective,
-    hop_ends,
-    placement_cell,
-    stages_value_ps,
-    sync_group,
-    with_backward_before,
-)
+from nest_opt.cost.objective import batch_time_ps
+from nest_opt.network.pair_levels import PairLevels
+from nest_opt.placing.meetings import meetings
+from nest_opt.placing.times import stage_times
+from nest_opt.plan.evaluate import Costs, evaluated_objective, placement_cell
 from nest_opt.plan.placement import Placement
-from nest_opt.problem.profile import GROUPS
 
-# Value, and the guide: less is better.
+# Value in ps, and a guide among states of equal value: less is better.
 Score = tuple[int, int]
 
 # Bytes of the transfers that the guide adds up.
-_GUIDE_BYTES = 10_000_000
-_MAX_KNOWN = 200_000
+GUIDE_BYTES = Fraction(10_000_000)
 
 
-class Valuer:
-    """Scores of states; a stage that did not change is not evaluated again."""
+class Valued:
+    """Devices of a plan's seats, idle ones after them, with the level of every meeting.
 
-    def __init__(self, costs: Costs) -> None:
-        self._costs = costs
-        self._known: dict[object, StageEvaluation] = {}
-        network = costs.network
-        unit = 10**12
+    The guide is the time of one transfer over every pair that meets, added
+    up: it falls before the value does, which knows the worst alone.
+
+    Attributes
+    ----------
+    devices
+        The device of every seat, then those that are idle.
+    seats
+        How many of them are in use.
+    """
+
+    def __init__(
+        self, costs: Costs, network: PairLevels, placement: Placement, devices: Sequence[int]
+    ) -> None:
+        self.placement = placement
+        self.devices = list(devices)
+        self.seats = placement.device_map.devices_used
+        self._network = network
         self._weights = [
-            round(unit * network.hop_s(_GUIDE_BYTES, level))  # type: ignore[arg-type]
-            for level in range(network.level_count)
+            int(10**12 * network.hop_s(GUIDE_BYTES, level)) for level in range(network.level_count)
         ]
-        self.evaluations = 0
+        cell = placement_cell(costs.problem, placement)
+        self._rounds, self._schedule = cell.rounds, placement.schedule
+        self._objective = evaluated_objective(costs.problem)
+        self._stages = stage_times(costs, placement)
+        self._meetings = meetings(placement, costs.table.tied is not None)
+        self._of_seat: list[list[int]] = [[] for _ in range(self.seats)]
+        for number, meeting in enumerate(self._meetings):
+            for seat in {seat for pair in meeting.pairs for seat in pair}:
+                self._of_seat[seat].append(number)
+        self._levels = [0] * len(self._meetings)
+        self._guides = [0] * len(self._meetings)
+        self._refresh(range(len(self._meetings)))
 
-    def score(self, state: State) -> Score:
-        """Return the value in ps of a state whose stages fit, and its guide."""
-        self.evaluations += 1
-        placement = state.listed()
-        cell = placement_cell(self._costs.problem, placement)
-        costs = self._costs.ordered(placement.layer_order)
-        blocks = state.blocks.devices
-        ends = (blocks[0], blocks[-1]) if costs.table.tied else ()
-        stages = []
-        for stage, (intervals, mode) in enumerate(
-            zip(placement.intervals, placement.recompute, strict=True)
-        ):
-            near = blocks[max(0, stage - 1) : stage + 2]
-            if placement.schedule.is_interleaved:
-                near = blocks
-            key = (stage, intervals, mode, near, ends)
-            if key not in self._known:
-                if len(self._known) >= _MAX_KNOWN:
-                    self._known.clear()
-                self._known[key] = evaluate_stage(costs, cell, stage, intervals, mode)
-            stages.append(self._known[key])
-        if not placement.is_uniform:
-            stages = list(with_backward_before(stages, cell.schedule))
-        objective = evaluated_objective(self._costs.problem)
-        return stages_value_ps(objective, cell, stages), self._guide(state)
+    def score(self) -> Score:
+        """Return the value of the devices, and the guide."""
+        loads: list[dict[int, int]] = [{} for _ in self._stages]
+        rounds: list[dict[int, int]] = [{} for _ in self._stages]
+        syncs: list[dict[int, int]] = [{} for _ in self._stages]
+        exchange = [0] * len(self._stages)
+        for meeting, level in zip(self._meetings, self._levels, strict=True):
+            stage, member, kind = meeting.stage, meeting.member, meeting.kind
+            times = self._stages[stage]
+            if kind == "tied":
+                exchange[stage] = times.sync_ps[kind][level]
+                continue
+            for of, sums in (
+                (times.load_ps, loads), (times.round_ps, rounds), (times.sync_ps, syncs),
+            ):  # fmt: skip
+                row = of.get(kind)
+                if row is not None:
+                    sums[stage][member] = sums[stage].get(member, 0) + row[level]
+        value = batch_time_ps(
+            self._objective,
+            self._rounds,
+            [
+                times.plain_ps + max(load.values(), default=0) + max(more.values(), default=0)
+                for times, load, more in zip(self._stages, loads, rounds, strict=True)
+            ],
+            [
+                max(sync.values(), default=0) + tied
+                for sync, tied in zip(syncs, exchange, strict=True)
+            ],
+            [times.backward_before_ps for times in self._stages],
+            self._schedule,
+            [times.weight_gradient_ps for times in self._stages],
+        )
+        return value, sum(self._guides)
 
-    def _guide(self, state: State) -> int:
-        """Return the time of one transfer between any two ranks that meet, all added up."""
-        placement, blocks, total = state.placement, state.blocks, 0
-        level, weights = self._costs.network.level, self._weights
-        for stage, own in enumerate(placement.configurations):
-            for replica in range(placement.replicas):
-                block = blocks.block(replica, stage)
-                for kind in GROUPS:
-                    if own.degree(kind) > 1:
-                        total += sum(weights[level(g)] for g in block_groups(block, own, kind))
-                if stage + 1 < placement.stages:
-                    pairs = hop_ends(blocks, placement.configurations, replica, stage, stage + 1)
-                    total += sum(weights[level(pair)] for pair in pairs)
-            if placement.replicas > 1:
-                for rank in range(own.tp):
-                    group = sync_group(blocks, own, "dense", stage, rank)
-                    total += sum(weights[level(pair)] for pair in pairwise(group))
-        return total
+    def exchange(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Exchange the devices of some pairs of places, which have no place in common."""
+        changed: set[int] = set()
+        for one, other in pairs:
+            self.devices[one], self.devices[other] = self.devices[other], self.devices[one]
+            for place in (one, other):
+                if place < self.seats:
+                    changed.update(self._of_seat[place])
+        self._refresh(changed)
 
-    def fitting(self, state: State, placement: Placement) -> State | None:
-        """Return a state with other ends, each stage in its first mode that fits; None if illegal.
-
-        Memory does not depend on devices, nor do rules that a network of pairs may have.
-        """
-        listed = replace(state.listed(), ends=placement.ends)
-        cell = placement_cell(self._costs.problem, listed)
-        costs = self._costs.ordered(listed.layer_order)
-        modes: list[Any] = []
-        for stage, intervals in enumerate(listed.intervals):
-            fits: Callable[[StageEvaluation], bool] = lambda e: e.memory_bytes <= e.usable_bytes
-            pair = costs.table.pairs[cell.microbatch, cell.configurations[stage]]
-            found = (
-                mode
-                for mode in pair.stash_bytes
-                if fits(evaluate_stage(costs, cell, stage, intervals, mode))
-            )
-            mode = next(found, None)
-            if mode is None:
-                return None
-            modes.append(mode)
-        listed = replace(listed, recompute=tuple(modes))
-        if check(self._costs, listed):
-            return None
-        return State(listed, state.devices)
+    def _refresh(self, numbers: Iterable[int]) -> None:
+        devices, level, weights = self.devices, self._network.pair_level, self._weights
+        for number in numbers:
+            found = [level(devices[a], devices[b]) for a, b in self._meetings[number].pairs]
+            self._levels[number] = self._network.worst(found)
+            self._guides[number] = sum([weights[at] for at in found])
