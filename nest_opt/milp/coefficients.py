@@ -22,7 +22,7 @@ from nest_opt.cost.table import CLASSES, CostTable, PairCosts, ParameterClass, R
 from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.levels import NO_HOP, Levels, StageLevels, stage_levels
-from nest_opt.milp.ranks import LeastLevels, least_levels
+from nest_opt.milp.ranks import LeastLevels, least_levels, least_pair_levels
 from nest_opt.network.pair_levels import PairLevels
 from nest_opt.plan.evaluate import Costs, exchange_level
 from nest_opt.problem import Configuration
@@ -561,6 +561,9 @@ class CoefficientSource:
 
     def _least(self, k: Configuration, sharding: Sharding) -> LeastLevels:
         """Return the least levels that a stage of a configuration can have."""
+        pairs = pairs_of(self._costs)
+        if pairs is not None:
+            return least_pair_levels(pairs, k, sharding.replicas, sharding.zero)
         return least_levels(self._capacities(), k, sharding.replicas, sharding.zero)
 
     def _capacities(self) -> tuple[int, ...]:

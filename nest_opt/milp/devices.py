@@ -297,11 +297,11 @@ def _add(
     model: Any, k: CellCoefficients, places: list[Place], together: bool, level: int, above: Any
 ) -> None:
     """Add that slots are near each other below a level."""
-    # Equal shares are equal to those of one; nearness of pairs is no such relation.
-    firsts = places[:1] if k.pairs is None else places
-    for number, first in enumerate(firsts):
-        for place in places[number + 1 :]:
-            _add_alike(model, k, first, place, level, above)
+    if k.pairs is not None and len(places) > 2:
+        _add_set(model, k, places, level, above)
+        return
+    for place in places[1:]:
+        _add_alike(model, k, places[0], place, level, above)
     if together and _has_whole(k, places[0][2]):
         model.near.add(above >= _torn(model, k, places[0], level))
 
@@ -330,22 +330,43 @@ def _add_pair(
 
     A site is near another if two of their devices do not reach the level.
     """
+    for site, near in enumerate(_near_sites(k, level)):
+        there = sum(share(model, k, other, 0, number, 1) for number in near)
+        model.near.add(share(model, k, one, 0, site, 1) - there <= slack)
+
+
+def _add_set(model: Any, k: CellCoefficients, places: list[Place], level: int, above: Any) -> None:
+    """Add (81) of more than two ranks: all others are near a rank's site, or the set is above.
+
+    (c - 1) n[one, g] - sum of n[other, h] over all others and the sites h near g <= (c - 1) above,
+    for c ranks; sites of one device need no row for each rank.
+    """
+    assert k.pairs is not None
+    others = len(places) - 1
+    for site, near in enumerate(_near_sites(k, level)):
+        at_site = [share(model, k, place, 0, site, 1) for place in places]
+        near_by = [sum(share(model, k, place, 0, h, 1) for h in near) for place in places]
+        if len(k.pairs.sites[site]) == 1:
+            model.near.add(others * sum(at_site) - sum(near_by) <= others * above)
+            continue
+        for number, one in enumerate(at_site):
+            rest = sum(near_by[:number]) + sum(near_by[number + 1 :])
+            model.near.add(others * one - rest <= others * above)
+
+
+def _near_sites(k: CellCoefficients, level: int) -> list[list[int]]:
+    """Return, for each site, those with a device that is below a level with one of the site."""
     assert k.pairs is not None
     sites = k.pairs.sites
-    here, there = (
-        [share(model, k, place, 0, site, 1) for site in range(len(sites))] for place in (one, other)
-    )
-    for site, devices in enumerate(sites):
-        near = sum(
-            there[number]
+    return [
+        [
+            number
             for number, others in enumerate(sites)
-            if any(
-                not k.pairs.reaches(k.pairs.pair_level(devices[0], device), level)
-                for device in others[-1:]
-                if device != devices[0]
-            )
-        )
-        model.near.add(here[site] - near <= slack)
+            if others[-1] != devices[0]
+            and not k.pairs.reaches(k.pairs.pair_level(devices[0], others[-1]), level)
+        ]
+        for devices in sites
+    ]
 
 
 def _add_hop(model: Any, k: CellCoefficients, replica: int, stage: int, level: int) -> None:

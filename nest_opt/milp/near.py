@@ -4,6 +4,7 @@ Without devices it is a relaxation: levels are what each could be by itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyomo.environ as pyo
@@ -12,7 +13,7 @@ from nest_opt.cost.table import CLASSES, ParameterClass
 from nest_opt.milp.cells import FreeCell
 from nest_opt.milp.coefficients import CellCoefficients, LevelTerms
 from nest_opt.milp.options import chosen
-from nest_opt.milp.ranks import Near, Ranks, least_levels, ranks
+from nest_opt.milp.ranks import LeastLevels, Near, Ranks, least_levels, least_pair_levels, ranks
 from nest_opt.milp.units import Units
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, Group
@@ -53,15 +54,7 @@ def add_nested(
     Where two levels of pairs reach neither the other, what is above both is above their worst.
     """
     levels = levels_of(k)
-    if k.pairs is None or k.pairs.is_chain:
-        steps = [(level, level + 1) for level in levels[:-1]]
-    else:
-        steps = [
-            (low, high)
-            for low in levels
-            for high in levels
-            if low != high and k.pairs.reaches(high, low)
-        ]
+    steps = list(pairwise(levels) if k.pairs is None else k.pairs.steps())
     model.add_component(
         f"{above.name}_nested",
         pyo.Constraint(
@@ -78,6 +71,20 @@ def add_nested(
         for place in places:
             for one, other, both in joins:
                 rows.add(above[(*place, both)] >= above[(*place, one)] + above[(*place, other)] - 1)
+
+
+def least_of(k: CellCoefficients, own: Configuration) -> LeastLevels:
+    """Return the least levels that a stage of a configuration can have."""
+    cell = free_cell(k)
+    if k.pairs is not None:
+        return least_pair_levels(k.pairs, own, cell.replicas, cell.zero)
+    capacities = tuple(min(size, k.devices) for size in k.group_sizes)
+    return least_levels(capacities, own, cell.replicas, cell.zero)
+
+
+def is_reached(k: CellCoefficients, found: int, level: int) -> bool:
+    """Whether a level is no better than another."""
+    return found >= level if k.pairs is None else k.pairs.reaches(found, level)
 
 
 def kinds_of(k: CellCoefficients) -> tuple[Group, ...]:
@@ -193,24 +200,31 @@ def _add_least(
     copies: Mapping[str, list[SyncPlace]],
 ) -> None:
     """Add that no level is lower than its ranks need, whatever devices they have."""
-    cell, capacities = free_cell(k), tuple(min(size, k.devices) for size in k.group_sizes)
-    least = {own: least_levels(capacities, own, cell.replicas, cell.zero) for own in cell.choices}
+    cell = free_cell(k)
+    least = {own: least_of(k, own) for own in cell.choices}
     rows = pyo.ConstraintList()
     model.least_level = rows
     for level in levels_of(k):
         for place in inside:
             kind, _, stage = place
-            far = [own for own in cell.choices if least[own].inside[GROUPS.index(kind)] >= level]
+            far = [
+                own
+                for own in cell.choices
+                if is_reached(k, least[own].inside[GROUPS.index(kind)], level)
+            ]
             if far:
                 rows.add(model.inside_above[(*place, level)] >= chosen(model, k, stage, *far))
         for first, (above, places) in zip((0, len(CLASSES)), copies.items(), strict=True):
             for sync in places:
                 name, stage, shape, _ = sync
-                far = [own for own in shapes_of(k)[shape]
-                       if least[own].sync[first + CLASSES.index(name)] >= level]  # fmt: skip
+                far = [
+                    own
+                    for own in shapes_of(k)[shape]
+                    if is_reached(k, least[own].sync[first + CLASSES.index(name)], level)
+                ]
                 if far:
                     variable = model.component(above)[(*sync, level)]
                     rows.add(variable >= chosen(model, k, stage, *far))
         for replica, stage in hops_of(k):
-            if all(own.hop >= level for own in least.values()):
+            if all(is_reached(k, own.hop, level) for own in least.values()):
                 rows.add(model.hop_above[replica, stage, level] == 1)

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from nest_opt.cost.table import CLASSES, copies
+from nest_opt.cost.table import CLASSES, ParameterClass, copies
 from nest_opt.milp.levels import Levels
+from nest_opt.network.pair_levels import PairLevels
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, Group
 from nest_opt.problem.zero import Zero
@@ -163,5 +164,30 @@ def least_levels(
         (
             *(least(copies(k, name, replicas) // zero.runs(name)) for name in CLASSES),
             *(least(zero.runs(name)) for name in CLASSES),
+        ),
+    )
+
+
+def least_pair_levels(
+    pairs: PairLevels, k: Configuration, replicas: int, zero: Zero
+) -> LeastLevels:
+    """Return levels that a stage of all replicas reaches, where pairs decide levels.
+
+    Its groups of a kind, the ranks of a hop and the copies of its ranks are
+    sets of devices that have none in common, and the worst of them counts.
+    """
+    block = k.block_size
+    shards = {"dense": k.tp, "expert": k.tp * k.ep}
+
+    def sync(name: ParameterClass) -> int:
+        inside, runs = copies(k, name, replicas) // zero.runs(name), zero.runs(name)
+        return pairs.least(inside, shards[name] * runs)
+
+    return LeastLevels(
+        tuple(pairs.least(k.degree(kind), replicas * block // k.degree(kind)) for kind in GROUPS),
+        pairs.least(2, replicas * block),
+        (
+            *(sync(name) for name in CLASSES),
+            *(pairs.least(zero.runs(name), 1) for name in CLASSES),
         ),
     )

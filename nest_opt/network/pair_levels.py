@@ -11,7 +11,7 @@ levels may be such that neither is worse than the other; `worst` joins them.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from nest_opt.errors import InstanceError
@@ -24,7 +24,7 @@ from nest_opt.problem.profile import Operation
 MAX_PAIR_DEVICES = 1024
 # Each has a row of every table.
 MAX_PAIR_LEVELS = 512
-# Devices up to which the largest sets near each other are found, not only bounded.
+# Devices up to which sets near each other are searched for, not only bounded.
 _MAX_SEARCHED = 64
 # What levels are numbered by.
 _SIZE_BYTES = 10_000_000
@@ -79,6 +79,7 @@ class PairLevels:
         for (u, v), found in terms.items():
             self._rows[u][v] = self._rows[v][u] = number[found]
         self._number = number
+        self._most_sets: dict[tuple[int, int], int] = {}
 
     @property
     def device_count(self) -> int:
@@ -95,17 +96,29 @@ class PairLevels:
         """Whether of any two levels one is no better than the other."""
         return all(a.reaches(b) for b, a in zip(self._terms, self._terms[1:], strict=False))
 
-    @cached_property
+    @property
     def group_sizes(self) -> tuple[int, ...]:
-        """Most devices that a set of each level or a better one can have, or a bound on that.
+        """A bound on the devices of a set of each level or a better one: the last has all alone.
 
         Unlike those of nested groups they are no runs of device numbers.
         """
         count = self.device_count
-        last = self.level_count - 1
-        if not self.is_chain or count > _MAX_SEARCHED:
-            return (1, *(count - 1 for _ in range(1, last)), count)
-        return (1, *(self._largest(level) for level in range(1, last)), count)
+        return (1, *(count - 1 for _ in range(self.level_count - 2)), count)
+
+    @cached_property
+    def thresholds(self) -> tuple[int, ...]:
+        """Levels of which each reaches the one before, the better ones first, to bound others by.
+
+        All but 0, if they are a chain; else the best at each number of seconds a byte.
+        """
+        if self.is_chain:
+            return tuple(range(1, self.level_count))
+        found: dict[Fraction, int] = {}
+        for level in range(1, self.level_count):
+            best = found.setdefault(self._terms[level].byte_s, level)
+            if self.reaches(best, level):
+                found[self._terms[level].byte_s] = level
+        return tuple(found[byte_s] for byte_s in sorted(found))
 
     @cached_property
     def sites(self) -> tuple[tuple[int, ...], ...]:
@@ -155,6 +168,17 @@ class PairLevels:
         """Whether a level is no better than another."""
         return level >= other and self._terms[level].reaches(self._terms[other])
 
+    def steps(self) -> Iterator[tuple[int, int]]:
+        """Yield every two levels, the better one first, that reach each other without a third."""
+        if self.is_chain:
+            yield from pairwise(range(1, self.level_count))
+            return
+        for high in range(1, self.level_count):
+            below = [low for low in range(1, high) if self.reaches(high, low)]
+            for low in below:
+                if not any(low != mid and self.reaches(mid, low) for mid in below):
+                    yield low, high
+
     def joins(self) -> Iterator[tuple[int, int, int]]:
         """Yield every two levels that are no better than each other in turn, and their worst."""
         if not self.is_chain:
@@ -180,15 +204,38 @@ class PairLevels:
         return passes * terms.latency_s, Fraction(passes, ranks) * terms.byte_s
 
     def best_terms(self, devices: int) -> PairTerms:
-        """Return the terms of the best level on which so many devices are near each other.
+        """Return the terms of the best threshold on which so many devices may be near."""
+        return self._terms[self.least(devices, 1)]
 
-        Levels are tried as they are numbered. On more devices than are searched,
-        the terms of the best pair.
+    def least(self, size: int, count: int) -> int:
+        """Return a level that `count` sets of `size` devices each, apart, reach at their worst."""
+        if size < 2:
+            return 0
+        after = (*self.thresholds[1:], None)
+        return next(
+            level
+            for level, beyond in zip(self.thresholds, after, strict=True)
+            if beyond is None or self.most_sets(size, beyond) >= count
+        )
+
+    def most_sets(self, size: int, level: int) -> int:
+        """Return a bound on sets of so many devices, with no device in common, below a level.
+
+        For two devices it is the largest matching, else what parts have room for whose
+        devices each are in such a set.
         """
-        if self.device_count > _MAX_SEARCHED:
-            return self._terms[0]
-        found = (level for level in range(self.level_count) if self._largest(level) >= devices)
-        return self._terms[next(found)]
+        key = size, level
+        if key not in self._most_sets:
+            near = [
+                sum(
+                    1 << other
+                    for other, found in enumerate(row)
+                    if found and not self.reaches(found, level)
+                )
+                for row in self._rows
+            ]
+            self._most_sets[key] = _most_sets(near, size)
+        return self._most_sets[key]
 
     def parts(self, level: int) -> tuple[tuple[int, ...], ...]:
         """Return the devices that pairs below a level join, directly or by others."""
@@ -214,24 +261,45 @@ class PairLevels:
             if device not in (one, other)
         )
 
-    def _largest(self, level: int) -> int:
-        """Return the most devices with every two at a level or a better one (a clique)."""
-        near = [
-            sum(1 << other for other, found in enumerate(row) if 0 < found <= level)
-            for row in self._rows
-        ]
-        return _clique(near, (1 << self.device_count) - 1, 0, 0)
+
+def _most_sets(near: Sequence[int], size: int) -> int:
+    """Return a bound on disjoint cliques of a size, from the neighbours of each device as bits."""
+    count = len(near)
+    if size == 2:
+        import networkx as nx
+
+        graph = nx.Graph(
+            (u, v) for u in range(count) for v in range(u) if near[u] >> v & 1
+        )  # fmt: skip
+        return len(nx.max_weight_matching(graph, maxcardinality=True))
+    if count <= _MAX_SEARCHED:
+        members = [u for u in range(count) if _has_clique(near, near[u], size - 1)]
+    else:
+        members = [u for u in range(count) if near[u].bit_count() >= size - 1]
+    left, total = sum(1 << u for u in members), 0
+    while left:
+        part = left & -left
+        grown = part
+        while grown:
+            u = grown.bit_length() - 1
+            fresh = near[u] & left & ~part
+            part |= fresh
+            grown = (grown ^ 1 << u) | fresh
+        left &= ~part
+        total += part.bit_count() // size
+    return total
 
 
-def _clique(near: Sequence[int], left: int, size: int, best: int) -> int:
-    """Return the size of the largest clique among `left`, added to `size`, or `best`."""
-    if not left:
-        return max(size, best)
-    while left and size + left.bit_count() > best:
-        low = left & -left
-        best = _clique(near, left & near[low.bit_length() - 1], size + 1, best)
-        left ^= low
-    return best
+def _has_clique(near: Sequence[int], among: int, size: int) -> bool:
+    """Whether there are so many devices among some that are all near each other."""
+    if size == 0:
+        return True
+    while among.bit_count() >= size:
+        low = among & -among
+        if _has_clique(near, among & near[low.bit_length() - 1], size - 1):
+            return True
+        among ^= low
+    return False
 
 
 def _worse(pairs: PairNetwork, u: int, v: int) -> PairTerms:
@@ -250,6 +318,9 @@ def _levels(pairs: set[PairTerms]) -> list[PairTerms]:
     if len(latencies) * len({t.byte_s for t in pairs}) > MAX_PAIR_LEVELS**2:
         raise InstanceError(_too_many(len(latencies)))
     found = {a.join(b) for a in pairs for b in pairs} | {best}
+    if any(not (a.reaches(b) or b.reaches(a)) for a in found for b in found):
+        # What a set reaches by its bandwidth alone, whatever its latency.
+        found |= {PairTerms(best.latency_s, terms.byte_s) for terms in pairs}
     if len(found) >= MAX_PAIR_LEVELS:
         raise InstanceError(_too_many(len(found)))
     ordered = sorted(found, key=lambda t: (t.latency_s + _SIZE_BYTES * t.byte_s, t.latency_s))
@@ -259,5 +330,5 @@ def _levels(pairs: set[PairTerms]) -> list[PairTerms]:
 def _too_many(found: int) -> str:
     return (
         f"network: found {found:,} different latencies or bandwidths of sets of devices, fewer "
-        f"than {MAX_PAIR_LEVELS} are needed where costs are those of pairs: round the links' numbers"
+        f"than {MAX_PAIR_LEVELS} are needed where costs are those of pairs: round those of links"
     )

@@ -10,6 +10,7 @@ search goes on from there (iterated local search: Lourenco, Martin and Stuetzle
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from nest_opt.errors import ConsistencyError, PlanError
@@ -89,10 +90,8 @@ def improve_placement(
     if violations:
         raise PlanError(f"placement: it is illegal ({violations[0]}): start from a legal one")
     search = _Search(costs, costs.network, placement, evaluations, seed)
-    try:
+    with suppress(KeyboardInterrupt):
         search.run()
-    except KeyboardInterrupt:
-        pass
     evaluation = evaluate(costs, search.best)
     if evaluation.value_ps != search.score[0]:
         raise ConsistencyError(

@@ -11,8 +11,8 @@ costs on the graph, the costs of pairs tell.
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from nest_opt.dp.staged_search import search_all
 from nest_opt.dp.sources import cell_source
+from nest_opt.dp.staged_search import search_all
 from nest_opt.network.derived import Worst, derived_hierarchy, levels_of_worst
 from nest_opt.network.graph_network import GraphNetwork
 from nest_opt.network.order import device_order
