@@ -14,16 +14,21 @@ optimum of the free family by integer programs, or the bound that they prove wit
 import argparse
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import networkx as nx
+from plotting import new_figure, save_figure, save_rows
 
 from nest_opt import Problem
-from nest_opt.milp.exact import exact
+from nest_opt.milp.limits import SearchLimits
+from nest_opt.milp.on_pairs import exact_on_pairs
 from nest_opt.network.graph import LinkGraph, LinkKind, with_links, without_links
 from nest_opt.network.graph_network import GraphNetwork
+from nest_opt.network.pair_levels import PairLevels
 from nest_opt.network.topologies import Edge, graph_of_edges, torus
 from nest_opt.placing import improve_placement, place_on_graph
 from nest_opt.placing.starts import derived_starts
@@ -37,7 +42,7 @@ CABLES = (LinkKind.of(50e9, 5e-6), LinkKind.of(25e9, 5e-6), LinkKind.of(12.5e9, 
 
 def regular(rng: random.Random) -> tuple[str, LinkGraph]:
     """Return a random 3-regular graph of devices that forward, some links slow."""
-    devices = rng.choice((8, 10, 12, 14, 16))
+    devices = rng.choice((8, 10, 12, 14))
     while True:
         drawn = nx.random_regular_graph(3, devices, seed=rng.randrange(10**6))
         if nx.is_connected(drawn):
@@ -168,16 +173,22 @@ class Row:
     devices: int
     layers: int
     levels: int
-    plan: str
+    dp_degrees: str
+    best_degrees: str
     dp_ps: int
     alone_ps: int
     local_ps: int
     best_ps: int
     bound_ps: int
     proved: bool
-    local_s: float
+    search_s: float
     exact_s: float
     nodes: int
+
+    @property
+    def values(self) -> tuple[int, int, int]:
+        """The dynamic program's value, that of its plan after a search, and of all searched."""
+        return self.dp_ps, self.alone_ps, self.local_ps
 
     def above(self, value_ps: int) -> float:
         """Return how far a value is above the bound, in percent of the bound."""
@@ -194,19 +205,18 @@ def study(number: int, nodes: int, time_limit_s: float) -> Row:
     placed = place_on_graph(problem, network)
     search_s = time.perf_counter() - begin
     costs = placed.costs
+    assert isinstance(costs.network, PairLevels)
     (start,) = derived_starts(problem, network)
     alone = improve_placement(costs, start, evaluations=2_500)
     begin = time.perf_counter()
-    best = exact(
-        problem, start=placed.found.placement, node_limit=nodes, time_limit_s=time_limit_s,
-        family="free", costs=costs,
-    )  # fmt: skip
+    limits = SearchLimits(time_limit_s, nodes)
+    best = exact_on_pairs(problem, network, start=placed.found.placement, limits=limits)
     assert best.value_ps is not None
     assert best.bound_ps is not None
     assert best.placement is not None
     return Row(
         name, graph.device_count, len(problem.model.ids), costs.network.level_count - 1,
-        f"{_degrees(start)}, {_degrees(best.placement)}", placed.derived_ps, alone.value_ps,
+        _degrees(start), _degrees(best.placement), placed.derived_ps, alone.value_ps,
         placed.found.value_ps, best.value_ps, best.bound_ps, best.status == "optimal", search_s,
         time.perf_counter() - begin, best.nodes,
     )  # fmt: skip
@@ -216,29 +226,79 @@ def _degrees(placement: Placement) -> str:
     return f"{placement.configurations[0].tp}/{placement.stages}/{placement.replicas}"
 
 
+HEADER = (
+    "graph", "devices", "layers", "levels", "tp/pp/dp of DP", "tp/pp/dp of best", "DP (ps)",
+    "its plan searched (ps)", "all searched (ps)", "best (ps)", "bound (ps)",
+)  # fmt: skip
+
+
+def cells(row: Row) -> tuple[object, ...]:
+    """Return a row of the data behind the figure."""
+    return (
+        row.name, row.devices, row.layers, row.levels, row.dp_degrees, row.best_degrees, row.dp_ps,
+        row.alone_ps, row.local_ps, row.best_ps, row.bound_ps,
+    )  # fmt: skip
+
+
+def told(number: int, row: Row) -> str:
+    """Return a row of the table, as Markdown."""
+    above = " | ".join(f"{row.above(value):.2f}" for value in row.values)
+    proof = "yes" if row.proved else f"{row.above(row.best_ps):.2f}%"
+    return (
+        f"| {number} | {row.name} | {row.devices} | {row.layers} | {row.levels} | "
+        f"{row.dp_degrees} | {row.best_degrees} | {above} | {row.best_ps / 1e9:.3f} | {proof} | "
+        f"{row.search_s:.0f} | {row.exact_s:.0f} | {row.nodes:,} |"
+    )
+
+
+def summary(rows: list[Row]) -> Iterator[str]:
+    """Yield the distribution of gaps, over the graphs that are proved and over all."""
+    for name, some in (("proved", [row for row in rows if row.proved]), ("all", rows)):
+        for place, what in enumerate(("DP", "its plan searched", "all searched")):
+            gaps = sorted(row.above(row.values[place]) for row in some)
+            closed = sum(gap < 0.005 for gap in gaps)
+            yield (
+                f"{name} ({len(some)}), {what}: {closed} at 0.00%, median {median(gaps):.2f}%, "
+                f"mean {mean(gaps):.2f}%, largest {gaps[-1]:.2f}%"
+            )
+
+
+def draw(rows: list[Row], folder: Path) -> None:
+    """Write the data and the figure: gaps of each step, sorted by themselves."""
+    save_rows(folder / "graph_gaps.csv", HEADER, map(cells, rows))
+    figure, axes = new_figure()
+    for place, what in enumerate(
+        ("dynamic program", "its plan, searched", "plans of both levels, searched")
+    ):
+        gaps = sorted(row.above(row.values[place]) for row in rows)
+        axes.step(range(1, len(gaps) + 1), gaps, where="mid", label=what)
+    axes.set_xlabel("graphs, by their gap")
+    axes.set_ylabel("above the bound (%)")
+    axes.legend(frameon=False)
+    save_figure(figure, folder / "graph_gaps.svg")
+
+
 def main() -> None:
     """Run the study."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--graphs", type=int, default=36)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=3000, help="of each program")
-    parser.add_argument("--seconds", type=float, default=60, help="of each graph's programs")
-    parser.add_argument("--write", type=Path, help="folder for the table and the figure")
+    parser.add_argument("--seconds", type=float, default=20, help="of each graph's programs")
+    parser.add_argument("--write", type=Path, help="folder for the data and the figure")
     asked = parser.parse_args()
     rows = []
-    print("graph | devices | layers | levels | tp/pp/dp of DP, best | DP, its plan searched, all "
-          "searched (% above the bound) | best (ms) | proved | s of search, of programs | nodes")  # fmt: skip
+    print(
+        "| | graph | devices | layers | levels | tp/pp/dp of DP | of the best | DP (% above) | "
+        "its plan searched | all searched | best (ms) | proved | search (s) | programs (s) | "
+        "nodes |\n|" + "---|" * 15
+    )
     for number in range(asked.first, asked.first + asked.graphs):
-        row = study(number, asked.nodes, asked.seconds)
-        rows.append(row)
-        print(
-            f"{number}: {row.name} | {row.devices} | {row.layers} | {row.levels} | {row.plan} | "
-            f"{row.above(row.dp_ps):.2f}, {row.above(row.alone_ps):.2f}, "
-            f"{row.above(row.local_ps):.2f} | {row.best_ps / 1e9:.3f} | "
-            f"{'yes' if row.proved else f'gap {row.above(row.best_ps):.2f}%'} | "
-            f"{row.local_s:.1f}, {row.exact_s:.1f} | {row.nodes:,}",
-            flush=True,
-        )
+        rows.append(study(number, asked.nodes, asked.seconds))
+        print(told(number, rows[-1]), flush=True)
+    print(*summary(rows), sep="\n")
+    if asked.write:
+        draw(rows, asked.write)
 
 
 if __name__ == "__main__":

@@ -330,9 +330,13 @@ def _add_pair(
 
     A site is near another if two of their devices do not reach the level.
     """
+    assert k.pairs is not None
+    here, there = (
+        [share(model, k, place, 0, site, 1) for site in range(len(k.pairs.sites))]
+        for place in (one, other)
+    )
     for site, near in enumerate(_near_sites(k, level)):
-        there = sum(share(model, k, other, 0, number, 1) for number in near)
-        model.near.add(share(model, k, one, 0, site, 1) - there <= slack)
+        model.near.add(here[site] - pyo.quicksum(there[number] for number in near) <= slack)
 
 
 def _add_set(model: Any, k: CellCoefficients, places: list[Place], level: int, above: Any) -> None:
@@ -342,10 +346,11 @@ def _add_set(model: Any, k: CellCoefficients, places: list[Place], level: int, a
     for c ranks; sites of one device need no row for each rank.
     """
     assert k.pairs is not None
-    others = len(places) - 1
+    others, sites = len(places) - 1, range(len(k.pairs.sites))
+    shares = [[share(model, k, place, 0, site, 1) for site in sites] for place in places]
     for site, near in enumerate(_near_sites(k, level)):
-        at_site = [share(model, k, place, 0, site, 1) for place in places]
-        near_by = [sum(share(model, k, place, 0, h, 1) for h in near) for place in places]
+        at_site = [of[site] for of in shares]
+        near_by = [pyo.quicksum(of[h] for h in near) for of in shares]
         if len(k.pairs.sites[site]) == 1:
             model.near.add(others * sum(at_site) - sum(near_by) <= others * above)
             continue

@@ -10,6 +10,7 @@ if the two have equal shares of their ranks in each level-l group. No Pyomo here
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from nest_opt.cost.table import CLASSES, ParameterClass, copies
@@ -60,6 +61,7 @@ class Ranks:
         """Return the ranks of a slot."""
         return k.degree(self.counted)
 
+    @lru_cache(maxsize=1024)  # noqa: B019 - few instances, all alike
     def slots(self, k: Configuration) -> tuple[Slot, ...]:
         """Return the slots of a block."""
         first, second = self._others
@@ -71,6 +73,7 @@ class Ranks:
         of_kind = {self.counted: number, first: slot[0], second: slot[1]}
         return of_kind["tp"], of_kind["cp"], of_kind["ep"]
 
+    @lru_cache(maxsize=1024)  # noqa: B019
     def shapes(self, choices: Sequence[Configuration]) -> tuple[tuple[Configuration, ...], ...]:
         """Return choices by the slots that they have."""
         found: dict[tuple[Slot, ...], list[Configuration]] = {}

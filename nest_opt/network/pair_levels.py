@@ -8,7 +8,7 @@ its own. Where a pair of more latency has more bandwidth than another, two
 levels may be such that neither is worse than the other; `worst` joins them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -53,8 +53,10 @@ class PairLevels:
 
     Parameters
     ----------
-    pairs
-        Where times between two devices come from.
+    device_count
+        Devices, numbered from 0.
+    terms
+        Those of every two devices u < v.
 
     Raises
     ------
@@ -62,24 +64,49 @@ class PairLevels:
         If there are fewer than 2 devices, or too many devices or levels.
     """
 
-    def __init__(self, pairs: PairNetwork) -> None:
-        self.pairs = pairs
-        count = pairs.device_count
-        if not 2 <= count <= MAX_PAIR_DEVICES:
-            raise InstanceError(
-                f"network: found {count:,} devices, 2 to {MAX_PAIR_DEVICES:,} are allowed where "
-                "costs are those of pairs: use the levels of the graph"
-            )
-        terms = {
-            (u, v): _worse(pairs, u, v) for u, v in combinations(range(count), 2)
-        }  # fmt: skip
+    def __init__(self, device_count: int, terms: Mapping[tuple[int, int], PairTerms]) -> None:
+        _check_devices(device_count)
         self._terms = _levels(set(terms.values()))
-        number = {found: place for place, found in enumerate(self._terms) if place}
-        self._rows = [[0] * count for _ in range(count)]
-        for (u, v), found in terms.items():
-            self._rows[u][v] = self._rows[v][u] = number[found]
-        self._number = number
+        self._number = {found: place for place, found in enumerate(self._terms) if place}
         self._most_sets: dict[tuple[int, int], int] = {}
+        self._rows = [[0] * device_count for _ in range(device_count)]
+        for (u, v), found in terms.items():
+            self._rows[u][v] = self._rows[v][u] = self._number[found]
+
+    @classmethod
+    def of(cls, pairs: PairNetwork) -> "PairLevels":
+        """Return the levels of a network of pairs: of both directions, the worse one.
+
+        Raises
+        ------
+        InstanceError
+            As the class.
+        """
+        count = pairs.device_count
+        _check_devices(count)
+        return cls(count, {(u, v): _worse(pairs, u, v) for u, v in combinations(range(count), 2)})
+
+    def hopeful(self) -> "PairLevels":
+        """Return a network of fewer levels that is never slower.
+
+        The latency of two devices is the least of any two with their seconds a
+        byte, so that levels are few. Of values that hops and collectives of many bytes
+        decide, its optimum is a close bound.
+        """
+        least: dict[Fraction, Fraction] = {}
+        # None is better than one with more seconds a byte: levels stay a chain.
+        real = {self._terms[level] for row in self._rows for level in row if level}
+        for latency_s, byte_s in sorted(real, key=lambda t: t.byte_s, reverse=True):
+            before = min(least.values(), default=latency_s)
+            least[byte_s] = min(latency_s, before, least.get(byte_s, latency_s))
+        return PairLevels(
+            self.device_count,
+            {
+                (u, v): PairTerms(least[t.byte_s], t.byte_s)
+                for u, v in combinations(range(self.device_count), 2)
+                if (t := self._terms[self._rows[u][v]])
+            },
+        )
 
     @property
     def device_count(self) -> int:
@@ -300,6 +327,14 @@ def _has_clique(near: Sequence[int], among: int, size: int) -> bool:
             return True
         among ^= low
     return False
+
+
+def _check_devices(count: int) -> None:
+    if not 2 <= count <= MAX_PAIR_DEVICES:
+        raise InstanceError(
+            f"network: found {count:,} devices, 2 to {MAX_PAIR_DEVICES:,} are allowed where "
+            "costs are those of pairs: use the levels of the graph"
+        )
 
 
 def _worse(pairs: PairNetwork, u: int, v: int) -> PairTerms:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from nest_opt.cost.table import CLASSES
+from nest_opt.cost.table import CLASSES, ParameterClass
 from nest_opt.plan.evaluate import block_groups, hop_ends, sync_group
 from nest_opt.plan.placement import ListedMap, Placement
 from nest_opt.problem.profile import GROUPS
@@ -64,30 +64,11 @@ def meetings(placement: Placement, tied: bool) -> tuple[Meeting, ...]:
 
 
 def _meetings(placement: Placement, tied: bool) -> Iterator[Meeting]:
-    seats, choices = seat_map(placement), placement.configurations
-    last = placement.stages - 1
-    round_trip = placement.schedule.is_interleaved and last > 0
-    for stage, own in enumerate(choices):
+    seats, last = seat_map(placement), placement.stages - 1
+    for stage in range(placement.stages):
         for replica in range(placement.replicas):
-            block = seats.block(replica, stage)
-            for group in GROUPS:
-                if own.degree(group) > 1:
-                    yield Meeting(stage, replica, group, _all(block_groups(block, own, group)))
-            for kind, step in (("hop in", -1), ("hop out", 1)):
-                other = stage + step
-                if 0 <= other <= last or round_trip:
-                    ends = hop_ends(seats, choices, replica, stage, other % (last + 1))
-                    yield Meeting(stage, replica, "hop in" if step < 0 else "hop out", tuple(ends))
-        for rank in (t + own.tp * own.cp * e for e in range(own.ep) for t in range(own.tp)):
-            for name in CLASSES:
-                copies = sync_group(seats, own, name, stage, rank)
-                inside = len(copies) // placement.zero.runs(name)
-                runs = [copies[at : at + inside] for at in range(0, len(copies), inside)]
-                yield Meeting(stage, rank, name, _all(runs))
-                equals = [copies[place::inside] for place in range(inside)]
-                between: Kind = "dense between" if name == "dense" else "expert between"
-                if placement.zero.runs(name) > 1:
-                    yield Meeting(stage, rank, between, _all(equals))
+            yield from _of_block(placement, seats, stage, replica)
+        yield from _of_copies(placement, seats, stage)
         if tied and last > 0 and stage in (0, last):
             ends = (
                 pair
@@ -95,6 +76,43 @@ def _meetings(placement: Placement, tied: bool) -> Iterator[Meeting]:
                 for pair in zip(seats.block(replica, 0), seats.block(replica, last), strict=True)
             )
             yield Meeting(stage, 0, "tied", tuple(ends))
+
+
+def _of_block(
+    placement: Placement, seats: ListedMap, stage: int, replica: int
+) -> Iterator[Meeting]:
+    """Yield the groups and hops of a block; with chunks the pipeline goes round."""
+    choices, stages = placement.configurations, placement.stages
+    own, block = choices[stage], seats.block(replica, stage)
+    for group in GROUPS:
+        if own.degree(group) > 1:
+            yield Meeting(stage, replica, group, _all(block_groups(block, own, group)))
+    goes_round = placement.schedule.is_interleaved and stages > 1
+    sides: tuple[tuple[Kind, int], ...] = (("hop in", stage - 1), ("hop out", stage + 1))
+    for kind, other in sides:
+        if 0 <= other < stages or goes_round:
+            ends = hop_ends(seats, choices, replica, stage, other % stages)
+            yield Meeting(stage, replica, kind, tuple(ends))
+
+
+def _of_copies(placement: Placement, seats: ListedMap, stage: int) -> Iterator[Meeting]:
+    """Yield the copies of each rank of a stage, inside runs of replicas and between them."""
+    own = placement.configurations[stage]
+    for rank in (t + own.tp * own.cp * e for e in range(own.ep) for t in range(own.tp)):
+        for name in CLASSES:
+            runs = placement.zero.runs(name)
+            copies = sync_group(seats, own, name, stage, rank)
+            inside = len(copies) // runs
+            of_run = [copies[at : at + inside] for at in range(0, len(copies), inside)]
+            yield Meeting(stage, rank, name, _all(of_run))
+            if runs > 1:
+                equals = [copies[place::inside] for place in range(inside)]
+                yield Meeting(stage, rank, between_kind(name), _all(equals))
+
+
+def between_kind(name: ParameterClass) -> Kind:
+    """Return the kind of meeting of a class's equals between runs."""
+    return "dense between" if name == "dense" else "expert between"
 
 
 def _all(groups: Iterable[Iterable[int]]) -> tuple[Pair, ...]:

@@ -48,7 +48,7 @@ def derived_starts(problem: Problem, network: GraphNetwork, top: int = 1) -> lis
 def hopeful_starts(
     problem: Problem, network: GraphNetwork, pairs: PairLevels, top: int = 1
 ) -> list[Placement]:
-    """Return the best plans on levels that are worth what the best group is, on the graph's devices.
+    """Return the best plans on levels worth what the best group is, on the graph's devices.
 
     Parameters and errors are those of `derived_starts`; `pairs` are the network's.
     """

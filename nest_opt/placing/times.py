@@ -12,8 +12,8 @@ from nest_opt.cost.sharding import (
     round_times,
     run_sync,
 )
-from nest_opt.cost.table import CLASSES, ParameterClass, SyncCosts
-from nest_opt.placing.meetings import Kind
+from nest_opt.cost.table import CLASSES, SyncCosts
+from nest_opt.placing.meetings import Kind, between_kind
 from nest_opt.plan.evaluate import Costs, evaluate, placement_cell
 from nest_opt.plan.placement import AnyCell, Placement
 from nest_opt.problem.profile import GROUPS
@@ -90,18 +90,16 @@ def _times(
     syncs: dict[Kind, list[int]] = {}
     for name in CLASSES:
         if sharding.round_operations(name):
-            rounds[name] = [
-                sum(_row(round_times(table, key, sharding, [CopyLevels(level)] * 2, classes=(name,)), rows))
+            at = (
+                round_times(table, key, sharding, [CopyLevels(level)] * 2, classes=(name,))
                 for level in levels
-            ]  # fmt: skip
+            )
+            rounds[name] = [sum(_row(times, rows)) for times in at]
         if any(pair.parameters[name][row] for row in own):
-            syncs[name] = [
-                _sync(run_sync(table, k, name, sharding, level), own) for level in levels
-            ]
-            if cell.zero.runs(name) > 1:
-                syncs[_between(name)] = [
-                    _sync(between_sync(table, k, name, sharding, level), own) for level in levels
-                ]
+            inside = (run_sync(table, k, name, sharding, level) for level in levels)
+            syncs[name] = [_sync(cost, own) for cost in inside]
+            between = (between_sync(table, k, name, sharding, level) for level in levels)
+            syncs[between_kind(name)] = [_sync(cost, own) for cost in between]
     if table.tied is not None and len(cell.configurations) > 1:
         syncs["tied"] = [exchange_time(table, k, sharding, level) for level in levels]
     return StageTimes(
@@ -112,10 +110,6 @@ def _times(
         gradient,
         before,
     )
-
-
-def _between(name: ParameterClass) -> Kind:
-    return "dense between" if name == "dense" else "expert between"
 
 
 def _row(times: Sequence[int] | None, rows: Sequence[int]) -> list[int]:

@@ -51,7 +51,7 @@ def pairwise_costs(problem: Problem, network: PairNetwork | PairLevels) -> Costs
                 f"constraints[{number}]: found {constraint.type!r}, which is about levels, and "
                 f"pairs have none; allowed are {', '.join(sorted(WITHOUT_LEVELS))}: remove it"
             )
-    levels = network if isinstance(network, PairLevels) else PairLevels(network)
+    levels = network if isinstance(network, PairLevels) else PairLevels.of(network)
     return Costs(problem, given_network=levels)
 
 
