@@ -20,7 +20,7 @@ from nest_opt.models.new_problem import (
 )
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
-from nest_opt.problem import Cluster, Problem
+from nest_opt.problem import Cluster, HierarchicalSpec, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
 from nest_opt.problem.cluster import Algorithm
 from nest_opt.problem.job import Objective
@@ -178,6 +178,8 @@ def _cluster(request: Request) -> Cluster:
     cluster = build_cluster(
         request.cluster, request.devices, request.accelerator, achievable=request.achievable
     )
+    if not isinstance(cluster.network, HierarchicalSpec):
+        return cluster
     network = cluster.network.model_copy(update={"algorithms": request.algorithms})
     return cluster.model_copy(update={"network": network})
 
