@@ -563,7 +563,7 @@ class CoefficientSource:
         """Return the least levels that a stage of a configuration can have."""
         pairs = pairs_of(self._costs)
         if pairs is not None:
-            return least_pair_levels(pairs, k, sharding.replicas, sharding.zero)
+            return least_pair_levels(pairs, k, sharding.replicas, sharding.zero, together=True)
         return least_levels(self._capacities(), k, sharding.replicas, sharding.zero)
 
     def _capacities(self) -> tuple[int, ...]:

@@ -74,10 +74,10 @@ def add_nested(
 
 
 def least_of(k: CellCoefficients, own: Configuration) -> LeastLevels:
-    """Return the least levels that a stage of a configuration can have."""
+    """Return the least levels that each replica and rank of a stage can have by itself."""
     cell = free_cell(k)
     if k.pairs is not None:
-        return least_pair_levels(k.pairs, own, cell.replicas, cell.zero)
+        return least_pair_levels(k.pairs, own, cell.replicas, cell.zero, together=False)
     capacities = tuple(min(size, k.devices) for size in k.group_sizes)
     return least_levels(capacities, own, cell.replicas, cell.zero)
 

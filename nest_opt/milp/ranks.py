@@ -172,25 +172,39 @@ def least_levels(
 
 
 def least_pair_levels(
-    pairs: PairLevels, k: Configuration, replicas: int, zero: Zero
+    pairs: PairLevels, k: Configuration, replicas: int, zero: Zero, together: bool
 ) -> LeastLevels:
-    """Return levels that a stage of all replicas reaches, where pairs decide levels.
+    """Return the levels that terms of a stage reach, where pairs decide levels.
 
-    Its groups of a kind, the ranks of a hop and the copies of its ranks are
-    sets of devices that have none in common, and the worst of them counts.
+    Sets of devices that have none in common cannot all be near where there
+    are too few such sets, so the worst of them is not.
+
+    Parameters
+    ----------
+    together
+        Whether the worst replica and the worst rank are meant, whose terms
+        are added up: then of one kind of groups the worst of all replicas counts, and
+        of dense copies the worst of all ranks. Else every replica and rank by itself.
     """
-    block = k.block_size
-    shards = {"dense": k.tp, "expert": k.tp * k.ep}
+    block, free = k.block_size, replicas if together else 1
+    inside = []
+    for kind in GROUPS:
+        size = k.degree(kind)
+        inside.append(pairs.least(size, free * block // size))
+        # The worst group of another kind may be another replica's.
+        free = free if size == 1 else 1
 
-    def sync(name: ParameterClass) -> int:
-        inside, runs = copies(k, name, replicas) // zero.runs(name), zero.runs(name)
-        return pairs.least(inside, shards[name] * runs)
+    def sync(name: ParameterClass, shards: int) -> int:
+        runs = zero.runs(name)
+        return pairs.least(copies(k, name, replicas) // runs, shards * runs)
 
     return LeastLevels(
-        tuple(pairs.least(k.degree(kind), replicas * block // k.degree(kind)) for kind in GROUPS),
-        pairs.least(2, replicas * block),
+        tuple(inside),
+        # Where tp differs, this many pairs have no device in common.
+        pairs.least(2, k.cp * k.ep),
         (
-            *(sync(name) for name in CLASSES),
+            sync("dense", k.tp if together else 1),
+            sync("expert", 1),
             *(pairs.least(zero.runs(name), 1) for name in CLASSES),
         ),
     )

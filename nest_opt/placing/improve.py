@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 
 from nest_opt.errors import ConsistencyError, PlanError
 from nest_opt.network.pair_levels import PairLevels
-from nest_opt.placing.meetings import seat_map
 from nest_opt.placing.moves import exchanges, shifted_ends
 from nest_opt.placing.value import Score, Valued
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, evaluate_stage, placement_cell
-from nest_opt.plan.placement import ListedMap, Placement
+from nest_opt.plan.placement import Placement
 from nest_opt.problem.profile import Recompute
 
 # Changes that are valued, unless asked for otherwise.
@@ -141,7 +140,7 @@ class _Search:
             score = shifted
         if score < self.score:
             self.score = score
-            self.best = _listed(self._state.placement, self._state.devices)
+            self.best = self._state.listed()
         return score
 
     def _exchange(self, score: Score) -> Score:
@@ -187,7 +186,7 @@ class _Search:
 
     def _fitting(self, placement: Placement) -> Placement | None:
         """Return a placement with the first mode that fits in each stage; None if it is illegal."""
-        listed = _listed(placement, self._state.devices)
+        listed = self._state.listed(placement)
         costs, cell = (
             self._costs.ordered(listed.layer_order),
             placement_cell(self._costs.problem, listed),
@@ -225,18 +224,3 @@ def _in_order(placement: Placement, device_count: int) -> list[int]:
         for device in blocks.block(replica, stage)
     ]
     return [*used, *sorted(set(range(device_count)) - set(used))]
-
-
-def _listed(placement: Placement, devices: Sequence[int]) -> Placement:
-    """Return a placement with the devices of its seats written out."""
-    return replace(
-        placement,
-        order="listed",
-        pitch=0,
-        devices=ListedMap(
-            tuple(
-                tuple(tuple(devices[seat] for seat in block) for block in stage)
-                for stage in seat_map(placement).devices
-            )
-        ),
-    )

@@ -1,14 +1,15 @@
 """The value of devices for a plan, kept up to date while they change."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from nest_opt.cost.objective import batch_time_ps
 from nest_opt.network.pair_levels import PairLevels
-from nest_opt.placing.meetings import meetings
+from nest_opt.placing.meetings import meetings, seat_map
 from nest_opt.placing.times import stage_times
 from nest_opt.plan.evaluate import Costs, evaluated_objective, placement_cell
-from nest_opt.plan.placement import Placement
+from nest_opt.plan.placement import ListedMap, Placement
 
 # Value in ps, and a guide among states of equal value: less is better.
 Score = tuple[int, int]
@@ -98,6 +99,20 @@ class Valued:
                 if place < self.seats:
                     changed.update(self._of_seat[place])
         self._refresh(changed)
+
+    def listed(self, placement: Placement | None = None) -> Placement:
+        """Return the plan, or one with other ends, with the devices of its seats written out."""
+        return replace(
+            placement or self.placement,
+            order="listed",
+            pitch=0,
+            devices=ListedMap(
+                tuple(
+                    tuple(tuple(self.devices[seat] for seat in block) for block in stage)
+                    for stage in seat_map(self.placement).devices
+                )
+            ),
+        )
 
     def _refresh(self, numbers: Iterable[int]) -> None:
         devices, level, weights = self.devices, self._network.pair_level, self._weights
