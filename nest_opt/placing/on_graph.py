@@ -39,7 +39,9 @@ class GraphPlacement:
     starts_ps: int
 
 
-def place_on_graph(problem: Problem, network: GraphNetwork, *, seed: int = 0) -> GraphPlacement:
+def place_on_graph(
+    problem: Problem, network: GraphNetwork, *, starts: int = STARTS, seed: int = 0
+) -> GraphPlacement:
     """Search for a plan on a graph; no bound comes with it.
 
     The same in every run.
@@ -50,6 +52,8 @@ def place_on_graph(problem: Problem, network: GraphNetwork, *, seed: int = 0) ->
         The problem; its own network is passed over.
     network
         A graph of as many devices.
+    starts
+        Plans of the dynamic program on each sort of levels.
     seed
         Of the local search.
 
@@ -60,19 +64,19 @@ def place_on_graph(problem: Problem, network: GraphNetwork, *, seed: int = 0) ->
     """
     costs = pairwise_costs(problem, network)
     assert isinstance(costs.network, PairLevels)
-    starts = derived_starts(problem, network, STARTS)
-    starts += hopeful_starts(problem, network, costs.network, STARTS)
-    if not starts:
+    plans = derived_starts(problem, network, starts)
+    plans += hopeful_starts(problem, network, costs.network, starts)
+    if not plans:
         raise InstanceError(
             "problem: found no plan that fits the memory on any devices: `nest-opt solve` says why"
         )
-    tried = [improve_placement(costs, one, evaluations=SHORT, seed=seed) for one in starts]
+    tried = [improve_placement(costs, one, evaluations=SHORT, seed=seed) for one in plans]
     tried.sort(key=lambda one: one.value_ps)
     finals = [
         improve_placement(costs, one.placement, evaluations=LONG, seed=seed + 1)
         for one in tried[:FINALISTS]
     ]
     best = min((*finals, *tried[:1]), key=lambda one: one.value_ps)
-    derived = improve_placement(costs, starts[0], evaluations=0)
+    derived = improve_placement(costs, plans[0], evaluations=0)
     lowest = min(one.start_ps for one in tried)
     return GraphPlacement(costs, best, derived.value_ps, lowest)
