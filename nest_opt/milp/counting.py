@@ -56,7 +56,7 @@ def add_counting(model: Any, k: CellCoefficients, _: Units) -> None:
 
 
 def _add_sets(model: Any, k: CellCoefficients, pairs: PairLevels, level: int) -> None:
-    """Add (83): of sets of devices without one in common, only so many are below a level.
+    """Add (94): of sets of devices without one in common, only so many are below a level.
 
     Groups of all blocks, copies of all stages and, of each boundary, hops of all replicas.
     """

@@ -312,7 +312,7 @@ def _add_alike(
     """Add that two slots have equal shares in each group of level l - 1, unless there is slack.
 
     Shares add up to 1 in both, so that one direction is enough. Where pairs
-    decide levels, that is (81).
+    decide levels, that is (92).
     """
     if k.pairs is not None:
         _add_pair(model, k, one, other, level, slack)
@@ -326,7 +326,7 @@ def _add_alike(
 def _add_pair(
     model: Any, k: CellCoefficients, one: Place, other: Place, level: int, slack: Any
 ) -> None:
-    """Add (81): n[one, g] - sum of n[other, h] over the sites h near g <= slack.
+    """Add (92): n[one, g] - sum of n[other, h] over the sites h near g <= slack.
 
     A site is near another if two of their devices do not reach the level.
     """
@@ -340,7 +340,7 @@ def _add_pair(
 
 
 def _add_set(model: Any, k: CellCoefficients, places: list[Place], level: int, above: Any) -> None:
-    """Add (81) of more than two ranks: all others are near a rank's site, or the set is above.
+    """Add (92) of more than two ranks: all others are near a rank's site, or the set is above.
 
     (c - 1) n[one, g] - sum of n[other, h] over all others and the sites h near g <= (c - 1) above,
     for c ranks; sites of one device need no row for each rank.

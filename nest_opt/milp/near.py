@@ -49,7 +49,7 @@ def levels_of(k: CellCoefficients) -> range:
 def add_nested(
     model: Any, k: CellCoefficients, above: Any, places: Sequence[tuple[Any, ...]]
 ) -> None:
-    """Add that what is above a level is above each that it reaches: (46), (82).
+    """Add that what is above a level is above each that it reaches: (46), (93).
 
     Where two levels of pairs reach neither the other, what is above both is above their worst.
     """

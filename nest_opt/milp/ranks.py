@@ -174,7 +174,7 @@ def least_levels(
 def least_pair_levels(
     pairs: PairLevels, k: Configuration, replicas: int, zero: Zero, together: bool
 ) -> LeastLevels:
-    """Return the levels that terms of a stage reach, where pairs decide levels.
+    """Return the levels that terms of a stage reach, where pairs decide levels: (94).
 
     Sets of devices that have none in common cannot all be near where there
     are too few such sets, so the worst of them is not.

@@ -87,7 +87,7 @@ class PairLevels:
         return cls(count, {(u, v): _worse(pairs, u, v) for u, v in combinations(range(count), 2)})
 
     def hopeful(self) -> "PairLevels":
-        """Return a network of fewer levels that is never slower.
+        """Return a network of fewer levels that is never slower: (95).
 
         The latency of two devices is the least of any two with their seconds a
         byte, so that levels are few. Of values that hops and collectives of many bytes

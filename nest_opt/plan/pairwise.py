@@ -1,4 +1,4 @@
-"""Costs of a problem whose network is asked pair by pair: equations (77) to (79)."""
+"""Costs of a problem whose network is asked pair by pair: equations (90) and (91)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
