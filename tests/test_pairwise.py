@@ -17,7 +17,7 @@ from pair_instances import Matrix, pair_data, random_matrix
 from samples import layer_type, sample
 from tied_instances import tied_free_data
 
-from nest_opt import InstanceError, Problem
+from nest_opt import InstanceError, Problem, api, verify
 from nest_opt.cost.units import to_ps
 from nest_opt.errors import ModelError, PlanError
 from nest_opt.milp.exact import exact
@@ -26,6 +26,7 @@ from nest_opt.network import HierarchicalNetwork
 from nest_opt.network.graph_network import GraphNetwork
 from nest_opt.network.pair_levels import PairLevels
 from nest_opt.network.pairs import LevelPairs, PairNetwork
+from nest_opt.network.planned import PlannedPairs, network_of_graph
 from nest_opt.network.ring import ring_passes
 from nest_opt.network.topologies import tree
 from nest_opt.placing import improve_placement, place_on_graph
@@ -281,6 +282,32 @@ def test_a_graph_with_one_slow_uplink() -> None:
     best = exact_on_pairs(problem, network, start=placed.found.placement)
     assert best.status == "optimal"
     assert best.value_ps == placed.found.value_ps <= placed.starts_ps <= placed.derived_ps
+
+
+def test_exact_on_the_graph_of_a_problem() -> None:
+    """The free family on a graph network: proved, no worse than `solve`, a legal plan of no claim.
+
+    Device numbers are those of plans: reversed here, so that the slow rack comes first.
+    """
+    graph = racks(3, 2)
+    network = network_of_graph(graph, order=graph.names[:5][::-1])
+    problem = sample(layers=3, sizes=(5,), global_batch=2, search={"pp": [2], "tp": [1]})
+    cluster = problem.cluster.model_copy(update={"network": network})
+    problem = problem.model_copy(update={"cluster": cluster})
+    found = api.exact(problem, family="free")
+    assert found.status == "optimal"
+    assert found.value_ps == found.bound_ps
+    assert found.plan is not None
+    pairs = PairLevels.of(PlannedPairs(cluster, network))
+    assert pairs.pair_level(0, 1) < pairs.pair_level(1, 2)
+    assert (
+        evaluate(pairwise_costs(problem, pairs), found.plan.placement()).value_ps == found.value_ps
+    )
+    assert found.start.evaluation is not None
+    assert found.value_ps <= found.start.evaluation.value_ps
+    verified = verify(found.plan)
+    assert not verified.violations
+    assert verified.claim_ps is None
 
 
 # What is refused

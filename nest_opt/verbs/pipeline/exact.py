@@ -8,6 +8,7 @@ from nest_opt.dp.sources import cell_source
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
+from nest_opt.problem.networks import GraphKind
 from nest_opt.verbs.deadline import Deadline
 from nest_opt.verbs.defects import check_bound, illegal
 from nest_opt.verbs.pipeline.confirm import confirmed
@@ -50,7 +51,8 @@ def exact_pipeline(
     family
         `aligned`, the family of `solve`, or `free`: any distinct devices for
         the ranks of all blocks. No plan that `solve` finds is better than the
-        best free one.
+        best free one. On a network that is a graph its costs are those of pairs:
+        see `nest_opt.verbs.pipeline.exact_pairs`.
     start
         What `solve` found for the problem, if that is known.
 
@@ -73,6 +75,10 @@ def exact_pipeline(
     from nest_opt.milp.limits import SearchLimits
 
     begin = time.perf_counter()
+    if family == "free" and isinstance(problem.cluster.network, GraphKind):
+        from nest_opt.verbs.pipeline.exact_pairs import exact_on_graph
+
+        return exact_on_graph(problem, problem.cluster.network, time_limit_s, gap, progress, start)
     costs = Costs(problem)
     programs.check_request(costs, time_limit_s, gap, family)
     limits = SearchLimits(time_limit_s, None, gap)
