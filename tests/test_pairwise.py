@@ -17,7 +17,7 @@ from pair_instances import Matrix, pair_data, random_matrix
 from samples import layer_type, sample
 from tied_instances import tied_free_data
 
-from nest_opt import InstanceError, Problem, api, verify
+from nest_opt import InstanceError, Problem, verify
 from nest_opt.cost.units import to_ps
 from nest_opt.errors import ModelError, PlanError
 from nest_opt.milp.exact import exact
@@ -35,6 +35,7 @@ from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.pairwise import pairwise_costs
 from nest_opt.problem.validation import build
+from nest_opt.verbs.pipeline.exact import exact_pipeline
 
 # Of problems that brute force settles soon; odd ones have levels that are no chain.
 OPTIMUM_SEEDS = (154, 157, 170, 217, 220, 252, 264)
@@ -294,17 +295,18 @@ def test_exact_on_the_graph_of_a_problem() -> None:
     problem = sample(layers=3, sizes=(5,), global_batch=2, search={"pp": [2], "tp": [1]})
     cluster = problem.cluster.model_copy(update={"network": network})
     problem = problem.model_copy(update={"cluster": cluster})
-    found = api.exact(problem, family="free")
+    found = exact_pipeline(problem, family="free")
     assert found.status == "optimal"
-    assert found.value_ps == found.bound_ps
     assert found.plan is not None
+    assert found.evaluation is not None
+    value_ps = found.evaluation.value_ps
+    assert value_ps == found.bound_ps
     pairs = PairLevels.of(PlannedPairs(cluster, network))
     assert pairs.pair_level(0, 1) < pairs.pair_level(1, 2)
-    assert (
-        evaluate(pairwise_costs(problem, pairs), found.plan.placement()).value_ps == found.value_ps
-    )
+    costs = pairwise_costs(problem, pairs)
+    assert evaluate(costs, found.plan.placement()).value_ps == value_ps
     assert found.start.evaluation is not None
-    assert found.value_ps <= found.start.evaluation.value_ps
+    assert value_ps <= found.start.evaluation.value_ps
     verified = verify(found.plan)
     assert not verified.violations
     assert verified.claim_ps is None
