@@ -72,9 +72,13 @@ def place_on_graph(
         )
     tried = [improve_placement(costs, one, evaluations=SHORT, seed=seed) for one in plans]
     tried.sort(key=lambda one: one.value_ps)
+    # The plan on derived levels is searched for long whatever others there are.
     finals = [
-        improve_placement(costs, one.placement, evaluations=LONG, seed=seed + 1)
-        for one in tried[:FINALISTS]
+        improve_placement(costs, plans[0], evaluations=LONG, seed=seed),
+        *(
+            improve_placement(costs, one.placement, evaluations=LONG, seed=seed + 1)
+            for one in tried[:FINALISTS]
+        ),
     ]
     best = min((*finals, *tried[:1]), key=lambda one: one.value_ps)
     derived = improve_placement(costs, plans[0], evaluations=0)
