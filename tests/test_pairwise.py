@@ -275,6 +275,25 @@ def test_devices_are_valued_as_the_evaluator_does(
     assert seen >= 20
 
 
+def test_an_interrupt_leaves_the_best_plan_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search says that it was interrupted, and its plan is legal and no worse than the start."""
+    _, costs = pair_problem(220)
+    start = next(one for one in placements(costs, 12) if not check(costs, one))
+    score, calls = Valued.score, []
+
+    def interrupted(self: Valued) -> tuple[int, int]:
+        calls.append(1)
+        if len(calls) > 5:
+            raise KeyboardInterrupt
+        return score(self)
+
+    monkeypatch.setattr(Valued, "score", interrupted)
+    found = improve_placement(costs, start)
+    assert found.interrupted
+    assert found.value_ps <= found.start_ps
+    assert not check(costs, found.placement)
+
+
 def test_a_graph_with_one_slow_uplink() -> None:
     """Found without levels: the search on a graph reaches the optimum that the programs prove."""
     network = GraphNetwork(racks(3, 2))

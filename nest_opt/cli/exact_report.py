@@ -17,7 +17,6 @@ from nest_opt.cli.units import gap_text, seconds_text
 from nest_opt.plan.evaluate import Evaluation
 from nest_opt.plan.gap import relative_gap
 from nest_opt.plan.plan import Plan
-from nest_opt.problem.networks import GraphKind
 
 _VOUCHERS = {
     "solver": "the solver, HiGHS",
@@ -44,7 +43,8 @@ def exact_report(
         yield from _found(result, result.plan, result.evaluation)
     last = {**about, "proof by": _voucher_text(result), "solve": _start_text(result)}
     last["search"] = _search_text(result)
-    if result.family == "free" and isinstance(result.problem.cluster.network, GraphKind):
+    if result.plan is not None and result.plan.objective is None:
+        # Found under costs that a plan cannot claim.
         last["costs"] = (
             "those of pairs: each transfer alone on its route; `solve` and `verify` value plans by "
             "the graph's levels"

@@ -10,7 +10,6 @@ search goes on from there (iterated local search: Lourenco, Martin and Stuetzle
 
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from nest_opt.errors import ConsistencyError, PlanError
@@ -38,12 +37,15 @@ class ImprovedPlacement:
         The value of the placement that was given.
     evaluations
         Changes that were valued.
+    interrupted
+        Whether a KeyboardInterrupt ended the search.
     """
 
     placement: Placement
     evaluation: Evaluation
     start_ps: int
     evaluations: int
+    interrupted: bool = False
 
     @property
     def value_ps(self) -> int:
@@ -89,15 +91,20 @@ def improve_placement(
     if violations:
         raise PlanError(f"placement: it is illegal ({violations[0]}): start from a legal one")
     search = _Search(costs, costs.network, placement, evaluations, seed)
-    with suppress(KeyboardInterrupt):
+    interrupted = False
+    try:
         search.run()
+    except KeyboardInterrupt:
+        interrupted = True
     evaluation = evaluate(costs, search.best)
     if evaluation.value_ps != search.score[0]:
         raise ConsistencyError(
             f"local search: it values a plan at {search.score[0]} ps, the evaluator at "
             f"{evaluation.value_ps} ps: please report this problem file"
         )
-    return ImprovedPlacement(search.best, evaluation, search.start_ps, search.evaluations)
+    return ImprovedPlacement(
+        search.best, evaluation, search.start_ps, search.evaluations, interrupted
+    )
 
 
 class _Search:

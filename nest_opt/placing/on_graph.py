@@ -1,5 +1,6 @@
 """A plan for a graph: the dynamic program's plans, and better devices for the best of them."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nest_opt.errors import InstanceError
@@ -9,6 +10,7 @@ from nest_opt.placing.improve import ImprovedPlacement, improve_placement
 from nest_opt.placing.starts import derived_starts, hopeful_starts
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.pairwise import pairwise_costs
+from nest_opt.plan.placement import Placement
 from nest_opt.problem import Problem
 
 # Plans of the dynamic program on each sort of levels, and those that are searched for longer.
@@ -31,12 +33,15 @@ class GraphPlacement:
     derived_ps, starts_ps
         The value of the dynamic program's plan on derived levels, and the
         least of its plans on both sorts of levels, before any search.
+    interrupted
+        Whether a KeyboardInterrupt ended the searches.
     """
 
     costs: Costs
     found: ImprovedPlacement
     derived_ps: int
     starts_ps: int
+    interrupted: bool
 
 
 def place_on_graph(
@@ -44,7 +49,7 @@ def place_on_graph(
 ) -> GraphPlacement:
     """Search for a plan on a graph; no bound comes with it.
 
-    The same in every run.
+    The same in every run. A KeyboardInterrupt ends it with the best plan seen.
 
     Parameters
     ----------
@@ -70,17 +75,28 @@ def place_on_graph(
         raise InstanceError(
             "problem: found no plan that fits the memory on any devices: `nest-opt solve` says why"
         )
-    tried = [improve_placement(costs, one, evaluations=SHORT, seed=seed) for one in plans]
+    tried = list(_searched(costs, plans, SHORT, seed))
     tried.sort(key=lambda one: one.value_ps)
-    # The plan on derived levels is searched for long whatever others there are.
-    finals = [
-        improve_placement(costs, plans[0], evaluations=LONG, seed=seed),
-        *(
-            improve_placement(costs, one.placement, evaluations=LONG, seed=seed + 1)
-            for one in tried[:FINALISTS]
-        ),
-    ]
-    best = min((*finals, *tried[:1]), key=lambda one: one.value_ps)
+    interrupted = any(one.interrupted for one in tried)
+    finals: list[ImprovedPlacement] = []
+    if not interrupted:
+        # The plan on derived levels is searched for long whatever others there are.
+        finals = list(_searched(costs, plans[:1], LONG, seed))
+        best = [one.placement for one in tried[:FINALISTS]]
+        finals += _searched(costs, () if finals[0].interrupted else best, LONG, seed + 1)
+        interrupted = any(one.interrupted for one in finals)
+    found = min((*finals, *tried[:1]), key=lambda one: one.value_ps)
     derived = improve_placement(costs, plans[0], evaluations=0)
     lowest = min(one.start_ps for one in tried)
-    return GraphPlacement(costs, best, derived.value_ps, lowest)
+    return GraphPlacement(costs, found, derived.value_ps, lowest, interrupted)
+
+
+def _searched(
+    costs: Costs, placements: Iterable[Placement], evaluations: int, seed: int
+) -> Iterator[ImprovedPlacement]:
+    """Yield what a search makes of each of some plans, until one is interrupted."""
+    for placement in placements:
+        found = improve_placement(costs, placement, evaluations=evaluations, seed=seed)
+        yield found
+        if found.interrupted:
+            return

@@ -85,7 +85,7 @@ def exact_pipeline(
     deadline = Deadline(progress, lambda: limits.remaining_s(begin))
     start = start or solve_pipeline(problem, deadline)
     if start.cut_short:
-        return _without_programs(start, family, deadline.passed)
+        return without_programs(start, family, deadline.passed)
     placement = start.plan.placement() if start.plan else None
     try:
         found = programs.exact(
@@ -98,7 +98,7 @@ def exact_pipeline(
             family=family,
         )
     except KeyboardInterrupt:
-        return _without_programs(start, family, False)
+        return without_programs(start, family, False)
     _check_agreement(start, found)
     plan = evaluation = None
     if found.placement is not None and found.value_ps is not None:
@@ -139,7 +139,7 @@ def exact_pipeline(
     )
 
 
-def _without_programs(start: SolveResult, family: Family, out_of_time: bool) -> ExactResult:
+def without_programs(start: SolveResult, family: Family, out_of_time: bool) -> ExactResult:
     """Return what the dynamic program found, when the integer programs had no turn.
 
     Its bound, and that there is no plan, hold in the aligned family alone.

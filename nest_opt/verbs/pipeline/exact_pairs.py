@@ -14,6 +14,8 @@ from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
 from nest_opt.problem import Problem
 from nest_opt.problem.networks import GraphKind
+from nest_opt.verbs.deadline import Deadline
+from nest_opt.verbs.pipeline.exact import without_programs
 from nest_opt.verbs.pipeline.result import ExactResult, SolveResult
 from nest_opt.verbs.pipeline.solve import solve_pipeline
 from nest_opt.verbs.result import Progress
@@ -49,8 +51,13 @@ def exact_on_graph(
     pairs = PairLevels.of(PlannedPairs(problem.cluster, network))
     costs = pairwise_costs(problem, pairs)
     check_family(costs, "free")
-    start = start or solve_pipeline(problem, progress)
-    placement = None if start.cut_short else _start(costs, network, start)
+    deadline = Deadline(progress, lambda: limits.remaining_s(begin))
+    start = start or solve_pipeline(problem, deadline)
+    if start.cut_short:
+        return without_programs(start, "free", deadline.passed)
+    placement, interrupted = _start(costs, network, start)
+    if interrupted:
+        return without_programs(start, "free", False)
     found = exact_on_pairs(
         problem,
         pairs,
@@ -76,20 +83,22 @@ def exact_on_graph(
     )
 
 
-def _start(costs: Costs, network: GraphKind, start: SolveResult) -> Placement | None:
-    """Return a plan to begin with, on plan device numbers."""
+def _start(costs: Costs, network: GraphKind, start: SolveResult) -> tuple[Placement | None, bool]:
+    """Return a plan to begin with, on plan device numbers, and whether Ctrl-C ended the search."""
     if start.plan is None:
-        return None
+        return None, False
     cluster = costs.problem.cluster
     numbers = range(cluster.device_count)
     found = improve_placement(costs, on_devices(start.plan.placement(), numbers))
-    if cluster.device_count < network.device_count:
-        return found.placement
+    if found.interrupted or cluster.device_count < network.device_count:
+        return found.placement, found.interrupted
     placed = place_on_graph(costs.problem, routed(network))
     if found.value_ps <= placed.found.value_ps:
-        return found.placement
+        return found.placement, placed.interrupted
     number_of = {vertex: number for number, vertex in enumerate(device_vertices(cluster))}
-    return on_devices(placed.found.placement, [number_of[vertex] for vertex in numbers])
+    # A device of the graph is the plan's device of its number.
+    order = [number_of[vertex] for vertex in numbers]
+    return on_devices(placed.found.placement, order), placed.interrupted
 
 
 def _without_levels(problem: Problem, found: ExactSearch) -> tuple[Plan | None, Evaluation | None]:
