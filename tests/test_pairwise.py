@@ -276,7 +276,7 @@ def test_devices_are_valued_as_the_evaluator_does(
 
 
 def test_an_interrupt_leaves_the_best_plan_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search says that it was interrupted, and its plan is legal and no worse than the start."""
+    """The search says that it was interrupted; its plan is legal and no worse than the start."""
     _, costs = pair_problem(220)
     start = next(one for one in placements(costs, 12) if not check(costs, one))
     score, calls = Valued.score, []
@@ -314,7 +314,7 @@ def test_exact_on_the_graph_of_a_problem() -> None:
     problem = sample(layers=3, sizes=(5,), global_batch=2, search={"pp": [2], "tp": [1]})
     cluster = problem.cluster.model_copy(update={"network": network})
     problem = problem.model_copy(update={"cluster": cluster})
-    found = exact_pipeline(problem, family="free")
+    found = exact_pipeline(problem, family="free", by_pairs=True)
     assert found.status == "optimal"
     assert found.plan is not None
     assert found.evaluation is not None

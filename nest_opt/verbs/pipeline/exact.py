@@ -29,6 +29,7 @@ def exact_pipeline(
     watch: "Watch | None" = None,
     family: Family = "aligned",
     start: SolveResult | None = None,
+    by_pairs: bool = False,
 ) -> ExactResult:
     """Find the best plan of a family by integer programs, and hold `solve` against it.
 
@@ -51,10 +52,12 @@ def exact_pipeline(
     family
         `aligned`, the family of `solve`, or `free`: any distinct devices for
         the ranks of all blocks. No plan that `solve` finds is better than the
-        best free one. On a network that is a graph its costs are those of pairs:
-        see `nest_opt.verbs.pipeline.exact_pairs`.
+        best free one.
     start
         What `solve` found for the problem, if that is known.
+    by_pairs
+        Whether the costs of the free family on a network that is a graph are those
+        of its pairs, and not of its levels: see `nest_opt.verbs.pipeline.exact_pairs`.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def exact_pipeline(
     from nest_opt.milp.limits import SearchLimits
 
     begin = time.perf_counter()
-    if family == "free" and isinstance(problem.cluster.network, GraphKind):
+    if by_pairs and family == "free" and isinstance(problem.cluster.network, GraphKind):
         from nest_opt.verbs.pipeline.exact_pairs import exact_on_graph
 
         return exact_on_graph(problem, problem.cluster.network, time_limit_s, gap, progress, start)
