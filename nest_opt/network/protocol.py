@@ -1,6 +1,6 @@
 """What the rest of the package asks of a network."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from fractions import Fraction
 from typing import Protocol
 
@@ -29,6 +29,10 @@ class Network(Protocol):
 
     def level(self, devices: Collection[int]) -> int:
         """Return the level of a set of devices (0 for a single one)."""
+        ...
+
+    def worst(self, levels: Iterable[int]) -> int:
+        """Return the least level at which nothing is faster than at any of some; 0 for none."""
         ...
 
     def hop_s(self, size_bytes: Fraction, level: int) -> Fraction:
