@@ -22,7 +22,7 @@ from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem import Cluster, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
-from nest_opt.problem.cluster import Algorithm
+from nest_opt.problem.cluster import Algorithm, CollectiveModel
 from nest_opt.problem.job import Objective
 
 # The longest sequence that is taken where none is asked for: published
@@ -69,6 +69,8 @@ class Request:
         Whether bandwidths are what large collectives attain, or the peaks.
     algorithms
         Of the collectives.
+    collectives
+        By how many ports copies leave a group of devices; None: as the kind of cluster has it.
     """
 
     model: str | ModelSpec
@@ -87,6 +89,7 @@ class Request:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+    collectives: CollectiveModel | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,10 @@ def _cluster(request: Request) -> Cluster:
     cluster = build_cluster(
         request.cluster, request.devices, request.accelerator, achievable=request.achievable
     )
-    network = cluster.network.model_copy(update={"algorithms": request.algorithms})
+    changed: dict[str, object] = {"algorithms": request.algorithms}
+    if request.collectives is not None:
+        changed["collectives"] = request.collectives
+    network = cluster.network.model_copy(update=changed)
     return cluster.model_copy(update={"network": network})
 
 
