@@ -274,6 +274,17 @@ def test_the_checker_has_the_same_rates() -> None:
         Space(problem, {**table, "rates": [[0]] * (len(space.sizes) - 1)}, "aligned")
 
 
+def test_the_checker_divides_by_oversubscription() -> None:
+    """Rates are those of what is left of an oversubscribed level, to the same digits."""
+    data = ports_data()
+    for number, level in enumerate(data["cluster"]["network"]["levels"]):
+        level["oversubscription"] = (1, 3, "1.7", 7)[number]
+    costs = Costs(build(Problem, data, "problem"))
+    assert costs.table.rates is not None
+    space = Space(to_json_data(costs.problem), table_to_json(costs.table), "aligned")
+    assert space.rates == [list(rates) for rates in costs.network.spreads.rates]
+
+
 def test_programs_that_choose_devices_refuse_ports() -> None:
     """The free family's integer program names the field and what to do."""
     problem = build(Problem, ports_data(), "problem")

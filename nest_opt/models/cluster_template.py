@@ -10,7 +10,8 @@ from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.figure import Figure
 from nest_opt.problem import Cluster
 from nest_opt.problem.base import json_number
-from nest_opt.problem.cluster import MAX_DEVICES, CollectiveModel
+from nest_opt.problem.cluster import MAX_DEVICES
+from nest_opt.problem.hierarchical import CollectiveModel
 from nest_opt.problem.validation import build
 
 

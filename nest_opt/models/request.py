@@ -20,9 +20,9 @@ from nest_opt.models.new_problem import (
 )
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
-from nest_opt.problem import Cluster, Problem
+from nest_opt.problem import Cluster, HierarchicalSpec, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
-from nest_opt.problem.cluster import Algorithm, CollectiveModel
+from nest_opt.problem.hierarchical import Algorithm, CollectiveModel
 from nest_opt.problem.job import Objective
 
 # The longest sequence that is taken where none is asked for: published
@@ -181,6 +181,8 @@ def _cluster(request: Request) -> Cluster:
     cluster = build_cluster(
         request.cluster, request.devices, request.accelerator, achievable=request.achievable
     )
+    if not isinstance(cluster.network, HierarchicalSpec):
+        return cluster
     changed: dict[str, object] = {"algorithms": request.algorithms}
     if request.collectives is not None:
         changed["collectives"] = request.collectives

@@ -39,7 +39,7 @@ def file_schema(name: str) -> dict[str, Any]:
     model = SCHEMAS[name]
     version = model.model_fields["version"].default
     body = _tidy(model.model_json_schema())
-    entities = {entity.__name__: entity for entity in Frozen.__subclasses__()}
+    entities = {entity.__name__: entity for entity in _entities(Frozen)}
     for entity, schema in [*body["$defs"].items(), (model.__name__, body)]:
         _restore_exact(entities[entity], schema["properties"])
         # Python code may leave these out, a file may not.
@@ -47,6 +47,13 @@ def file_schema(name: str) -> dict[str, Any]:
         if stated:
             schema["required"] = [*stated, *schema["required"]]
     return {"$schema": _DIALECT, "$id": f"urn:nest-opt:{name}:{version}", **body}
+
+
+def _entities(base: type[Frozen]) -> Iterator[type[Frozen]]:
+    """Yield every entity that derives from one, by any number of steps."""
+    for entity in base.__subclasses__():
+        yield entity
+        yield from _entities(entity)
 
 
 def _restore_exact(entity: type[Frozen], properties: dict[str, Any]) -> None:
