@@ -41,7 +41,8 @@ SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1")
 # Fields, and what a problem means that leaves one out: others might mean what is not seen here.
 CERTIFICATE = "format version claim problem problem_sha256 table table_sha256 evidence"
 ENTRY = "proof box sync_ps maps level tree"
-TABLE = "format version layer_rows levels usable_bytes reserve_bytes pairs sync zero shards tied"
+TABLE = "format version layer_rows levels usable_bytes reserve_bytes pairs sync zero shards tied "
+TABLE += "rates"
 NETWORK = "type algorithms collectives levels"
 PROBLEM = "format version name note model cluster job search constraints"
 JOB: dict[str, Any] = {
