@@ -1,21 +1,29 @@
 """Collectives over copies that leave a group by a port for each rank: equation (77)."""
 
+import json
 import random
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
 import pytest
+from free_brute_force import free_brute_force
+from free_instances import free_data
+from free_zero_instances import free_zero_data
 from random_instances import random_data
 
 from nest_opt import InstanceError, Problem
-from nest_opt.certify.checker import Space
+from nest_opt.certify.checker import RefusedError, Space, check, digest
+from nest_opt.certify.maker import make_certificate
 from nest_opt.cost.table import CLASSES
 from nest_opt.cost.table_file import table_from_json, table_to_json
-from nest_opt.dp.free_source import FreeLeastLevels
+from nest_opt.dp.default_source import DefaultSource
+from nest_opt.dp.free_bounds import group_bound_ps
+from nest_opt.dp.free_source import FreeLeastLevels, FreeSource
 from nest_opt.dp.least_levels import LeastLevels
 from nest_opt.dp.levels import LevelVectors
-from nest_opt.errors import ModelError
+from nest_opt.dp.search import NO_LIMIT, GroupQueue, search
+from nest_opt.errors import ConsistencyError, ModelError
 from nest_opt.milp.exact import exact
 from nest_opt.models.fabrics import build_torus_fabric
 from nest_opt.network import HierarchicalNetwork
@@ -94,7 +102,7 @@ def real_set(
 def test_spreads_by_residues_are_those_of_the_devices(part: int) -> None:
     """Maximal spreads by residues are those of the devices; the least ones are no worse."""
     rng, uneven = random.Random(f"spreads {part}"), 0
-    for _ in range(12):
+    for _ in range(6):
         found = random_network(rng)
         places = found.group_sizes[-1]
         devices = rng.randint(max(1, places // 2), places)
@@ -296,3 +304,45 @@ def test_too_many_bandwidths_are_refused() -> None:
     """An innermost level that is too much faster than a large group's next one is refused."""
     with pytest.raises(ValueError, match="found ports with 2000 bandwidths"):
         network((2000, 10**9, 0), (2, 1, 0))
+
+
+def test_no_group_of_the_free_family_has_a_plan_below_its_bounds() -> None:
+    """Runs and linear programs take the best spread on each level: no assignment is below them."""
+    compared = tight = 0
+    for make, seeds in ((free_data, (20, 28, 49)), (free_zero_data, (7, 11, 15, 20))):
+        for seed in seeds:
+            data = make(seed)
+            data["search"]["per_stage"] = []
+            data["cluster"]["network"]["collectives"] = "ports"
+            costs = Costs(build(Problem, data, "problem"))
+            best = free_brute_force(costs.problem, 120, groups=True)
+            if best is None or costs.network.spreads.is_flat:
+                continue
+            source, queue = FreeSource(costs), GroupQueue(FreeSource(costs), with_dominated=True)
+            queue.fill()
+            while (group := queue.next(NO_LIMIT)) is not None:
+                chain = (group.configuration,) * group.stages
+                of = group.microbatch, chain, group.replicas, group.schedule, group.zero
+                if of in best.by_group:
+                    bound = group_bound_ps(source, group)
+                    assert bound is not None
+                    assert bound <= best.by_group[of]
+                    compared, tight = compared + 1, tight + (bound == best.by_group[of])
+                queue.finish()
+    assert compared >= 6
+    assert tight
+
+
+def test_a_certificate_of_ports_is_accepted_and_one_more_is_not_provable() -> None:
+    """The optimum is proved; a picosecond more is not, nor anything with rates of other networks."""
+    costs = Costs(build(Problem, ports_data(), "problem"))
+    value = search(DefaultSource(costs)).value_ps
+    assert value is not None
+    made = json.loads(json.dumps(make_certificate(costs, "aligned", value).data))
+    assert check(made).least_ps == value
+    with pytest.raises(ConsistencyError):
+        make_certificate(costs, "aligned", value + 1)
+    made["problem"]["cluster"]["network"].pop("collectives")
+    made["problem_sha256"] = digest(made["problem"])
+    with pytest.raises(RefusedError, match=r"table\.rates"):
+        check(made)
