@@ -334,7 +334,7 @@ def test_no_group_of_the_free_family_has_a_plan_below_its_bounds() -> None:
 
 
 def test_a_certificate_of_ports_is_accepted_and_one_more_is_not_provable() -> None:
-    """The optimum is proved; a picosecond more is not, nor anything with rates of other networks."""
+    """The optimum is proved; a picosecond more is not, nor anything on another network."""
     costs = Costs(build(Problem, ports_data(), "problem"))
     value = search(DefaultSource(costs)).value_ps
     assert value is not None
