@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
+    from nest_opt.plan.rank_map import RankMap, rank_map
+    from nest_opt.prediction.predict import Prediction, predict
+    from nest_opt.prediction.run import RunConfiguration
     from nest_opt.problem import Problem
     from nest_opt.registry import register
 
@@ -47,7 +50,10 @@ __all__ = [
     "NestOptError",
     "Plan",
     "PlanError",
+    "Prediction",
     "Problem",
+    "RankMap",
+    "RunConfiguration",
     "SolveResult",
     "VerifyResult",
     "bound",
@@ -57,6 +63,8 @@ __all__ = [
     "exact",
     "front",
     "improve",
+    "predict",
+    "rank_map",
     "register",
     "solve",
     "verify",
@@ -75,6 +83,9 @@ _HOMES = {
     "nest_opt.plan.graph_plan": ("GraphPlan",),
     "nest_opt.errors": ("CertificateError", "InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),
+    "nest_opt.plan.rank_map": ("RankMap", "rank_map"),
+    "nest_opt.prediction.predict": ("Prediction", "predict"),
+    "nest_opt.prediction.run": ("RunConfiguration",),
     "nest_opt.problem": ("Problem",),
     "nest_opt.registry": ("register",),
 }

@@ -31,12 +31,13 @@ ALLOWED = {
     "memory_front": {"errors", "problem", "plan", "dp", "verbs"},
     "improvement": {"errors", "problem", "plan", "dp", "verbs"},
     "comparison": {"errors", "problem", "plan", "planners", "verbs", "improvement"},
+    "prediction": {"errors", "problem", "cost", "plan", "simulate", "models"},
     "shrink": {"errors", "problem"},
     "agreement": {"errors", "problem", "certify", "milp", "api", "registry", "shrink"},
     "cli": {
         *("errors", "problem", "network", "cost", "plan", "simulate", "models"),
         *("api", "memory_front", "dp", "certify", "milp", "conflicts"),
-        *("registry", "agreement", "improvement", "planners", "comparison"),
+        *("registry", "agreement", "improvement", "planners", "comparison", "prediction"),
     },
 }
 

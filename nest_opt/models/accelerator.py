@@ -1,9 +1,15 @@
 """A kind of accelerator: peaks, memory, fast link, and what of them is attained."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Literal
 
+from nest_opt.errors import InstanceError
 from nest_opt.models.figure import Figure
+
+# Of the operands of matrix products.
+Precision = Literal["bf16", "fp16", "fp8"]
+PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,23 @@ class Accelerator:
     def reserve_bytes(self) -> int:
         """Bytes that contexts and communicators keep from the job."""
         return int(self.context_bytes.value + self.communicator_bytes.value)
+
+    def at_precision(self, precision: Precision) -> "Accelerator":
+        """Return the accelerator with the peak of matrix products of a precision.
+
+        Raises
+        ------
+        InstanceError
+            If that peak is not known.
+        """
+        if precision != "fp8":
+            return self
+        if self.matmul_fp8_flops is None:
+            raise InstanceError(
+                f"precision: found fp8 on {self.name}, whose fp8 peak is not known: ask for bf16, "
+                "or choose another accelerator"
+            )
+        return replace(self, matmul_16bit_flops=self.matmul_fp8_flops)
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """Yield every number that the accelerator has, with its field's name."""

@@ -11,7 +11,7 @@ from nest_opt.models.parameters import expert_parallel_degrees, tensor_parallel_
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.network import planned_levels
 from nest_opt.problem import Cluster, Configuration, Problem
-from nest_opt.problem.job import Objective
+from nest_opt.problem.job import BytesPerParameter, Objective
 from nest_opt.problem.validation import build
 
 # Weights, gradients, optimizer states. ZeRO paper (arXiv:1910.02054); Megatron-LM
@@ -34,10 +34,11 @@ def new_problem(
     training: Training,
     *,
     global_batch: int,
-    bytes_per_parameter: int = 18,
+    bytes_per_parameter: int | BytesPerParameter = 18,
     objective: Objective = "fill-drain",
     microbatches: Sequence[int] = DEFAULT_MICROBATCHES,
     context_parallel_degrees: Sequence[int] = DEFAULT_CONTEXT_PARALLEL_DEGREES,
+    configurations: Sequence[Configuration] | None = None,
     name: str | None = None,
 ) -> Problem:
     """Derive a problem.
@@ -51,12 +52,15 @@ def new_problem(
     global_batch
         G in sequences.
     bytes_per_parameter
-        16, 18 or 20, see `BYTE_CONVENTIONS`.
+        16, 18 or 20, see `BYTE_CONVENTIONS`, or each part.
     microbatches
         Microbatch sizes to derive profiles for; those that do not divide G
         are left out.
     context_parallel_degrees
         Degrees to derive profiles for.
+    configurations
+        The configurations to derive profiles for; None: all that the usual
+        degrees allow.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def new_problem(
         If a number is out of range, no microbatch size divides G, or a
         context-parallel degree does not divide half the sequence.
     """
-    if bytes_per_parameter not in BYTE_CONVENTIONS:
+    if isinstance(bytes_per_parameter, int) and bytes_per_parameter not in BYTE_CONVENTIONS:
         raise InstanceError(
             f"bytes per parameter: found {bytes_per_parameter}, one of "
             f"{', '.join(map(str, BYTE_CONVENTIONS))} is needed: choose one, or edit "
@@ -76,9 +80,9 @@ def new_problem(
             f"global batch: found {global_batch} sequences, which none of the microbatch sizes "
             f"{', '.join(map(str, microbatches))} divides: change one of them"
         )
-    configurations = _configurations(spec, cluster, context_parallel_degrees)
+    if configurations is None:
+        configurations = _configurations(spec, cluster, context_parallel_degrees)
     cp = sorted({k.cp for k in configurations})
-    weights, gradients, optimizer = BYTE_CONVENTIONS[bytes_per_parameter]
     model: dict[str, Any] = {
         "flops_per_sequence": training_flops(spec, training.sequence_length),
         "layer_types": layer_types(spec, accelerator, training, sizes, configurations),
@@ -98,11 +102,7 @@ def new_problem(
         "job": {
             "global_batch": global_batch,
             "sequence_length": training.sequence_length,
-            "bytes_per_parameter": {
-                "weights": weights,
-                "gradients": gradients,
-                "optimizer": optimizer,
-            },
+            "bytes_per_parameter": _state_bytes(bytes_per_parameter),
             "objective": objective,
         },
         "search": {
@@ -136,6 +136,13 @@ def _configurations(
         if tp * ep <= devices
         for sp in ((False, True) if tp > 1 and not isinstance(spec, LinearSpec) else (False,))
     ]
+
+
+def _state_bytes(asked: int | BytesPerParameter) -> dict[str, Any]:
+    if isinstance(asked, BytesPerParameter):
+        return asked.model_dump(mode="json", exclude_defaults=True)
+    names = ("weights", "gradients", "optimizer")
+    return dict(zip(names, BYTE_CONVENTIONS[asked], strict=True))
 
 
 def _note(spec: ModelSpec, accelerator: Accelerator, training: Training, most_cp: int) -> str:

@@ -15,6 +15,7 @@ from nest_opt.models.share import Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
 from nest_opt.models.weight import Weight
 from nest_opt.models.weights import block_weights, final_weights
+from nest_opt.problem.profile import Recompute
 
 ELEMENT_BYTES = 2
 
@@ -230,6 +231,22 @@ def training_flops(spec: ModelSpec, sequence: int) -> int:
     forward = sum(model_flops(spec, weights, 1, sequence) for weights in layers)
     forward += spec.layers * attention_flops(spec, 1, sequence)
     return 3 * (forward + model_flops(spec, final_weights(spec), 1, sequence))
+
+
+def recomputed_flops(spec: ModelSpec, sequence: int, mode: Recompute) -> int:
+    """Return the FLOPs of one sequence that recomputation repeats.
+
+    A forward pass of every block, as of Narayanan et al. (arXiv:2104.04473,
+    appendix: 96 in place of 72 B s l h^2), or of every attention core
+    (Korthikanti et al., arXiv:2205.05198, appendix A); never of the head.
+    """
+    if mode == "none":
+        return 0
+    repeated = spec.layers * attention_flops(spec, 1, sequence)
+    if mode == "full":
+        blocks = (block_weights(spec, layer) for layer in range(spec.layers))
+        repeated += sum(model_flops(spec, weights, 1, sequence) for weights in blocks)
+    return repeated
 
 
 def attention_flops(spec: ModelSpec, microbatch: int, sequence: int) -> int:

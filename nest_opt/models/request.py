@@ -6,13 +6,14 @@ from fractions import Fraction
 from pathlib import Path
 
 from nest_opt.errors import InstanceError
-from nest_opt.models.accelerator import Accelerator
+from nest_opt.models.accelerator import Accelerator, Precision
 from nest_opt.models.catalogue import find_model
 from nest_opt.models.cluster_template import ClusterTemplate
 from nest_opt.models.clusters import build_cluster, find_cluster
 from nest_opt.models.derive import Training, default_training
 from nest_opt.models.hardware import find_accelerator
 from nest_opt.models.hf_config import read_hf_config
+from nest_opt.models.memory import PLAIN_MEMORY, MemoryRules
 from nest_opt.models.new_problem import (
     DEFAULT_CONTEXT_PARALLEL_DEGREES,
     DEFAULT_MICROBATCHES,
@@ -20,10 +21,10 @@ from nest_opt.models.new_problem import (
 )
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
-from nest_opt.problem import Cluster, HierarchicalSpec, Problem
+from nest_opt.problem import Cluster, Configuration, HierarchicalSpec, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
 from nest_opt.problem.hierarchical import Algorithm, CollectiveModel
-from nest_opt.problem.job import Objective
+from nest_opt.problem.job import BytesPerParameter, Objective
 
 # The longest sequence that is taken where none is asked for: published
 # defaults reach 131,072 tokens, at which nobody does the bulk of training.
@@ -71,6 +72,16 @@ class Request:
         Of the collectives.
     collectives
         By how many ports copies leave a group of devices; None: as the kind of cluster has it.
+    dropout
+        Whether attention and MLP outputs pass dropout; None: as the model's
+        family was published.
+    precision
+        Of matrix products.
+    configurations
+        The configurations to choose among; None: all that the usual degrees allow.
+    memory, state_bytes
+        What is kept where launchers differ, and the parts of the training state
+        in place of `bytes_per_parameter`.
     """
 
     model: str | ModelSpec
@@ -90,6 +101,11 @@ class Request:
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
     collectives: CollectiveModel | None = None
+    dropout: bool | None = None
+    precision: Precision = "bf16"
+    configurations: tuple[Configuration, ...] | None = None
+    memory: MemoryRules = PLAIN_MEMORY
+    state_bytes: BytesPerParameter | None = None
 
 
 @dataclass(frozen=True)
@@ -123,8 +139,12 @@ def derive_problem(request: Request) -> DerivedProblem:
     _check(request, spec)
     length, rule = _sequence_length(spec, request.sequence_length)
     _check_tokens(max(request.microbatches), length)
+    usual = default_training(spec, length)
     training = replace(
-        default_training(spec, length),
+        usual,
+        dropout=usual.dropout if request.dropout is None else request.dropout,
+        precision=request.precision,
+        memory=request.memory,
         attention=request.attention,
         context_parallel=request.context_parallel,
         capacity=request.capacity_factor,
@@ -136,10 +156,11 @@ def derive_problem(request: Request) -> DerivedProblem:
         accelerator,
         training,
         global_batch=request.global_batch,
-        bytes_per_parameter=request.bytes_per_parameter,
+        bytes_per_parameter=request.state_bytes or request.bytes_per_parameter,
         objective=request.objective,
         microbatches=request.microbatches,
         context_parallel_degrees=request.context_parallel_degrees,
+        configurations=request.configurations,
         name=_name(spec, f" on {request.devices} x {accelerator.name} ({template.name})"),
     )
     bandwidths = "attained by large collectives" if request.achievable else "at their peak"

@@ -19,10 +19,16 @@ from pydantic.fields import FieldInfo
 
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.plan import Plan
+from nest_opt.plan.rank_map import RankMap
 from nest_opt.problem import Problem
 from nest_opt.problem.base import MAX_DIGITS, Frozen
 
-SCHEMAS: Mapping[str, type[Frozen]] = {"problem": Problem, "plan": Plan, "graph-plan": GraphPlan}
+SCHEMAS: Mapping[str, type[Frozen]] = {
+    "problem": Problem,
+    "plan": Plan,
+    "graph-plan": GraphPlan,
+    "rank-map": RankMap,
+}
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _UNSIGNED = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"

@@ -1,0 +1,1 @@
+"""What a run takes whose configuration is given as launchers state it."""
