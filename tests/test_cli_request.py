@@ -13,7 +13,7 @@ from hf_configs import CONFIGS
 from nest_opt import InstanceError
 from nest_opt.cli.request_options import ATTENTIONS, COLLECTIVES, OBJECTIVES
 from nest_opt.models.catalogue import MODELS, find_model
-from nest_opt.models.clusters import CLUSTERS, build_cluster
+from nest_opt.models.clusters import CLUSTERS, SHAPED_CLUSTERS, build_cluster
 from nest_opt.models.hardware import ACCELERATORS, find_accelerator
 from nest_opt.models.parameters import parameters
 from nest_opt.models.request import (
@@ -462,7 +462,11 @@ def test_hf_config_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "entries"),
-    [("models", MODELS), ("clusters", CLUSTERS), ("accelerators", ACCELERATORS)],
+    [
+        ("models", MODELS),
+        ("clusters", (*CLUSTERS, *SHAPED_CLUSTERS)),
+        ("accelerators", ACCELERATORS),
+    ],
 )
 def test_list_has_every_entry(name: str, entries: tuple[Any, ...]) -> None:
     """Each entry of a catalogue has a row, within 80 columns, and a JSON object."""
