@@ -33,8 +33,8 @@ from nest_opt.problem.job import Job
 from nest_opt.problem.profile import GROUPS, Group, Recompute
 
 
-def build_cost_table(problem: Problem) -> CostTable:
-    """Compute the cost table of a problem.
+def build_cost_table(problem: Problem, network: Network | None = None) -> CostTable:
+    """Compute the cost table of a problem, on the cluster's network unless another is given.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def build_cost_table(problem: Problem) -> CostTable:
             f"job.transfer: found {problem.job.transfer!r} (a placement graph), 'relay' is needed "
             "to search runs of layers on blocks of devices: use `nest-opt exact`"
         )
-    network = build_network(problem.cluster)
+    network = network or build_network(problem.cluster)
     device = problem.cluster.device_kind
     pairs = {
         (microbatch, configuration): _pair_costs(problem, network, microbatch, configuration)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, PathCell, ProgramCell, aligned_cells, free_cells
+from nest_opt.milp.coefficients import pairs_of
 from nest_opt.milp.result import FamilyName
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import outside_aligned, outside_free
@@ -108,6 +109,11 @@ def check_family(costs: Costs, family: FamilyName) -> None:
             "aligned family without search.per_stage, or flat"
         )
     if family != "free":
+        if pairs_of(costs) is not None:
+            raise ModelError(
+                f"family: found {family!r} on a network of pairs, which has no groups to align "
+                "with: use the free family, or levels of the network"
+            )
         levels = costs.problem.zeros
         beyond = [z for z in levels if max(z.dense, z.expert) > 1 or z.instances > 1]
         if beyond and costs.problem.search.per_stage:
@@ -122,6 +128,11 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         raise ModelError(
             f"cluster.devices: found {devices:,} devices, the programs of the free family are "
             f"written for at most {MOST_FREE_DEVICES}: use the aligned family, or fewer devices"
+        )
+    if pairs_of(costs) is not None and any(k.cp > 1 for _, k in costs.problem.candidates):
+        raise ModelError(
+            "search.cp: found a degree above 1, the programs of networks of pairs know cp 1 alone: "
+            "fix it"
         )
     if costs.graph is not None:
         raise ModelError(

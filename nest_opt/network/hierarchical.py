@@ -1,21 +1,14 @@
 """The hierarchical network: nested groups, a bandwidth and a latency per level."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from operator import mul
 
+from nest_opt.network.ring import ring_passes
 from nest_opt.network.spread import Spreads, flat_rates, port_rates
 from nest_opt.problem.cluster import Algorithm, HierarchicalSpec
 from nest_opt.problem.profile import Operation
-
-# Rounds of a ring over n ranks, in units of n - 1.
-_RING_PASSES: dict[Operation, int] = {
-    "all-reduce": 2,
-    "all-gather": 1,
-    "reduce-scatter": 1,
-    "all-to-all": 1,
-}
 
 
 class HierarchicalNetwork:
@@ -72,6 +65,14 @@ class HierarchicalNetwork:
             return self.level(devices)
         return self._spreads.of(devices)
 
+    def worst_spread(self, spreads: Iterable[int]) -> int:
+        """Return the spread that several sets of ranks count as together."""
+        return self._spreads.join(spreads)
+
+    def worst(self, levels: Iterable[int]) -> int:
+        """Return the highest of some levels, 0 for none: every time grows with the level."""
+        return max(levels, default=0)
+
     def hop_s(self, size_bytes: Fraction, level: int) -> Fraction:
         """Return latency plus bytes over effective bandwidth, in exact seconds."""
         return self._latency_s[level] + size_bytes / self._bandwidth[level]
@@ -113,11 +114,10 @@ class HierarchicalNetwork:
     def _ring_s(self, operation: Operation, ranks: int, spread: int) -> tuple[Fraction, Fraction]:
         """Return the terms of a ring over all ranks.
 
-        A ring passes k = 2 (n - 1) messages for an all-reduce and n - 1 for
-        the other operations, each 1/n of the buffer (Thakur et al. 2005).
+        A ring passes k messages, each 1/n of the buffer; see `ring_passes`.
         """
         latency, bandwidth = self._link(spread)
-        rounds = _RING_PASSES[operation] * (ranks - 1)
+        rounds = ring_passes(operation, ranks)
         return rounds * latency, Fraction(rounds, ranks) / bandwidth
 
 

@@ -1,6 +1,6 @@
 """What the rest of the package asks of a network."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 from typing import Protocol
 
@@ -39,6 +39,14 @@ class Network(Protocol):
 
     def spread(self, devices: Sequence[int]) -> int:
         """Return the spread of a set of distinct devices."""
+        ...
+
+    def worst_spread(self, spreads: Iterable[int]) -> int:
+        """Return the spread that several sets of ranks count as together."""
+        ...
+
+    def worst(self, levels: Iterable[int]) -> int:
+        """Return the least level at which nothing is faster than at any of some; 0 for none."""
         ...
 
     def hop_s(self, size_bytes: Fraction, level: int) -> Fraction:
