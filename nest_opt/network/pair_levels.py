@@ -17,6 +17,7 @@ from typing import NamedTuple
 from nest_opt.errors import InstanceError
 from nest_opt.network.pairs import PairNetwork
 from nest_opt.network.ring import ring_passes
+from nest_opt.network.spread import Spreads, flat_rates
 from nest_opt.problem.cluster import Algorithm
 from nest_opt.problem.profile import Operation
 
@@ -190,6 +191,19 @@ class PairLevels:
         for level in found:
             terms = terms.join(self._terms[level])
         return self._number[terms] if found[-1] else 0
+
+    @property
+    def spreads(self) -> Spreads:
+        """What the time of a collective over copies depends on: the level alone."""
+        return Spreads(self.group_sizes, flat_rates(self.level_count))
+
+    def spread(self, devices: Sequence[int]) -> int:
+        """Return the level of a set of distinct devices."""
+        return self.level(devices)
+
+    def worst_spread(self, spreads: Iterable[int]) -> int:
+        """Return the least level at which nothing is faster than at any of some."""
+        return self.worst(spreads)
 
     def reaches(self, level: int, other: int) -> bool:
         """Whether a level is no better than another."""
