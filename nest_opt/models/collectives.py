@@ -133,7 +133,7 @@ def _context_parallel(spec: TransformerSpec, share: Share) -> Iterator[Call]:
     steps = Fraction(share.cp - 1, share.cp)
     passed = (size, 2 * size)
     for phase, each, core in zip(BOTH_PHASES, passed, attention_core(spec, share), strict=True):
-        hides = Work(steps * core.flops, steps * core.moved_bytes)
+        hides = Work(steps * core.flops, steps * core.moved_bytes, core.kind)
         yield Call("all-gather", "cp", phase, each, hides=hides)
 
 

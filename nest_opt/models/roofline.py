@@ -1,45 +1,55 @@
 """A roofline: the time of kernels on an accelerator."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator
-from nest_opt.models.operations import Work
+from nest_opt.models.operations import Kernel, Work
 from nest_opt.problem.base import json_number
 
 PS_PER_S = 10**12
 
 
 def roofline_s(
-    works: Iterable[Work], accelerator: Accelerator, fp32: bool = False
+    works: Sequence[Work], accelerator: Accelerator, fp32: bool = False
 ) -> int | float | str:
     """Return the time of kernels in a row, in seconds rounded half up to picoseconds.
 
-    Each takes the longer of its FLOPs at the attained peak and its bytes at
-    the attained memory bandwidth.
+    Each takes the longer of its FLOPs and its bytes at what its kind of kernel
+    attains; all together take no less than the host needs to launch them.
 
     Raises
     ------
     InstanceError
         If 32-bit products are asked for and their peak is not known.
     """
-    peak = Fraction(accelerator.matmul_16bit_flops.value)
-    if fp32:
-        if accelerator.vector_fp32_flops is None:
-            raise InstanceError(
-                f"accelerator {accelerator.name}: found no 32-bit peak, one is needed for 4-byte "
-                "elements: choose another accelerator"
-            )
-        peak = Fraction(accelerator.vector_fp32_flops.value)
-    flops_per_s = peak * Fraction(accelerator.matmul_efficiency.value)
-    bytes_per_s = Fraction(accelerator.memory_bandwidth_bytes_per_s.value) * Fraction(
-        accelerator.memory_efficiency.value
-    )
-    total = sum(
-        (max(work.flops / flops_per_s, work.moved_bytes / bytes_per_s) for work in works),
-        Fraction(0),
-    )
+    speeds = _speeds(accelerator, fp32)
+    busy = sum((_kernel_s(work, *speeds[work.kind]) for work in works), Fraction(0))
+    total = max(busy, len(works) * Fraction(accelerator.launch_s.value))
     picoseconds = (2 * total * PS_PER_S + 1) // 2
     return json_number(Decimal(picoseconds) / PS_PER_S)
+
+
+def _kernel_s(work: Work, flops_per_s: Fraction, bytes_per_s: Fraction) -> Fraction:
+    return max(work.flops / flops_per_s, work.moved_bytes / bytes_per_s)
+
+
+def _speeds(accelerator: Accelerator, fp32: bool) -> dict[Kernel, tuple[Fraction, Fraction]]:
+    """Return attained FLOP/s and bytes/s of each kind of kernel."""
+    peak = accelerator.vector_fp32_flops if fp32 else accelerator.matmul_16bit_flops
+    if peak is None:
+        raise InstanceError(
+            f"accelerator {accelerator.name}: found no 32-bit peak, one is needed for 4-byte "
+            "elements: choose another accelerator"
+        )
+    product = Fraction(peak.value) * Fraction(accelerator.product_share.value)
+    bandwidth = Fraction(accelerator.memory_bandwidth_bytes_per_s.value)
+    large = bandwidth * Fraction(accelerator.memory_efficiency.value)
+    elementwise = bandwidth * Fraction(accelerator.elementwise_share.value)
+    return {
+        "product": (product, large),
+        "attention": (Fraction(accelerator.attention_flops.value), large),
+        "elementwise": (product, elementwise),
+    }
