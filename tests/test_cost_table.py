@@ -207,7 +207,7 @@ def test_sync_by_hand(by_hand: Hand) -> None:
         "expert": (Fraction("2.5") * 3, Fraction(0)),
     }
     for key, cost in table.sync.items():
-        latency, bandwidth = LATENCY_S[key.level], bandwidths[key.level]
+        latency, bandwidth = LATENCY_S[key.spread], bandwidths[key.spread]
         messages = 2 * (key.copies - 1)
         assert cost.fixed_ps == ps(messages * latency)
         assert cost.row_ps == tuple(
@@ -232,11 +232,11 @@ def test_tree_syncs_by_hand() -> None:
         passes, share = (steps, Fraction(2)) if tree_s < ring_s else (
             messages, Fraction(messages, key.copies)
         )  # fmt: skip
-        bandwidth = (Fraction(3 * 10**9), outer)[key.level]
-        assert cost.fixed_ps == ps(passes * LATENCY_S[key.level])
+        bandwidth = (Fraction(3 * 10**9), outer)[key.spread]
+        assert cost.fixed_ps == ps(passes * LATENCY_S[key.spread])
         assert cost.row_ps[0] == ps(share * size / bandwidth)
         if tree_s < ring_s:
-            trees.add((key.copies, key.level))
+            trees.add((key.copies, key.spread))
     assert trees == {(copies, level) for copies in (4, 8) for level in (0, 1)}
 
 

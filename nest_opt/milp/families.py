@@ -98,8 +98,15 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     ModelError
         If the free family has too many devices, an interleaved schedule, or any order of
         layers; if a level of the aligned family has collectives in rounds, or runs of
-        replicas, where stages choose.
+        replicas, where stages choose; if collectives leave a group by several ports, and
+        the program chooses devices.
     """
+    if not costs.network.spreads.is_flat and (family == "free" or costs.problem.search.per_stage):
+        raise ModelError(
+            "cluster.network.collectives: found ports, the programs of the free family, and of "
+            "stages that choose, know the levels of copies and not how they spread below: use the "
+            "aligned family without search.per_stage, or flat"
+        )
     if family != "free":
         levels = costs.problem.zeros
         beyond = [z for z in levels if max(z.dense, z.expert) > 1 or z.instances > 1]

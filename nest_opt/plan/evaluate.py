@@ -467,7 +467,7 @@ def _sync_terms(
             inside, between = copy_levels(costs.network, group, runs)
             # Above level 0 weights are gathered beside, or instead.
             within = f"{name} {'parameters' if cell.zero.level(name) else 'gradients'}"
-            for term, level, cost in (
+            for term, spread, cost in (
                 (within, inside, run_sync(table, configuration, name, sharding, inside)),
                 (
                     f"{name} gradients between runs",
@@ -477,7 +477,7 @@ def _sync_terms(
             ):
                 if cost is not None:
                     terms[term] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
-                    levels[term] = level
+                    levels[term] = costs.network.spreads.level(spread)
         found.append((terms, levels))
     return max(found, key=lambda rank: sum(rank[0].values()))
 
@@ -539,7 +539,7 @@ def _round_terms(
             if times is not None:
                 terms[term] = sum(times[row] for row in rows)
         sharing = [
-            level.inside
+            network.spreads.level(level.inside)
             for name, level in zip(CLASSES, levels, strict=True)
             if sharding.round_operations(name)
         ]
@@ -577,16 +577,16 @@ def sync_group(
 
 
 def copy_levels(network: Network, group: Sequence[int], runs: int) -> CopyLevels:
-    """Return the levels of a parameter's copies in h equal runs of replicas.
+    """Return the spreads of a parameter's copies in h equal runs of replicas.
 
     A collective between runs waits for those inside all of them, and one
     inside a run for those between at all its places: so the worst run counts,
     and the worst place.
     """
-    inside = len(group) // runs
+    inside, worst = len(group) // runs, network.spreads.join
     return CopyLevels(
-        max(network.level(group[run * inside : (run + 1) * inside]) for run in range(runs)),
-        max(network.level(group[place::inside]) for place in range(inside)) if runs > 1 else 0,
+        worst(network.spread(group[run * inside : (run + 1) * inside]) for run in range(runs)),
+        worst(network.spread(group[place::inside]) for place in range(inside)) if runs > 1 else 0,
     )
 
 

@@ -2,7 +2,8 @@
 
 from fractions import Fraction
 from functools import cached_property
-from math import prod
+from itertools import pairwise
+from math import ceil, prod
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -80,17 +81,24 @@ class LevelSpec(Frozen):
 
 
 Algorithm = Literal["ring", "tree"]
+# By how many ports a collective over copies leaves a group: one, or one a rank.
+CollectiveModel = Literal["flat", "ports"]
+# Bandwidths that the spreads of a network may have.
+MAX_RATES = 1000
 
 
 class HierarchicalSpec(Frozen):
     """A hierarchical network, innermost level first.
 
     `algorithms` are those that collectives may use; each call takes the one
-    that is faster for its bytes.
+    that is faster for its bytes. `collectives` says what leaves a group by how
+    many ports when the copies of parameters are synchronised: `flat` one for
+    each group, `ports` one for each rank in it.
     """
 
     type: Literal["hierarchical"]
     algorithms: tuple[Algorithm, ...] = Field(default=("ring",), min_length=1)
+    collectives: CollectiveModel = "flat"
     levels: tuple[LevelSpec, ...] = Field(min_length=1, max_length=6)
 
     @property
@@ -135,14 +143,28 @@ class HierarchicalSpec(Frozen):
                 f"levels: found {self.device_count} devices (the product of sizes), at most "
                 f"{MAX_DEVICES} are allowed: lower a size"
             )
-        for inner, outer in zip(self.levels, self.levels[1:], strict=False):
+        for inner, outer in pairwise(self.levels):
             if outer.latency_s < inner.latency_s:
                 raise ValueError(
                     f"levels: {outer.name!r} has latency {outer.latency_s} s, at least "
                     f"{inner.latency_s} s is needed (that of {inner.name!r} inside it): "
                     "latency must not fall from one level to the next outer one"
                 )
+        if self.collectives == "ports" and self._rate_count() > MAX_RATES:
+            raise ValueError(
+                f"collectives: found ports with {self._rate_count()} bandwidths that groups may "
+                f"have, at most {MAX_RATES} are allowed: use flat, or correct the bandwidths "
+                "(the innermost level is that much faster)"
+            )
         return self
+
+    def _rate_count(self) -> int:
+        """Return how many numbers of ports make a difference, all levels together."""
+        held, innermost, total = 1, Fraction(self.levels[0].bandwidth_bytes_per_s), 0
+        for inner, outer in pairwise(self.levels):
+            held *= inner.size
+            total += min(held, ceil(innermost / Fraction(outer.bandwidth_bytes_per_s)))
+        return total
 
 
 class Cluster(Frozen):
