@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
 
-from nest_opt import RunConfiguration
+from nest_opt import RunConfiguration, predict
 from nest_opt.models.catalogue import find_model
+from nest_opt.models.hardware import find_accelerator
 from nest_opt.models.share import Attention
 from nest_opt.models.spec import MoeSpec, TransformerSpec
+from nest_opt.prediction.fit import Shares
 
 Row = Mapping[str, str]
 
@@ -96,8 +98,11 @@ class PublishedRun:
         the fastest is taken.
     zero_bubble
         Whether the schedule has no bubble at all (ZB-2p, ZB-V), which `predict` does not know.
+    half_recomputed
+        Whether every second product is recomputed (torchtitan's selective mode): half-way
+        between none and all.
     sweep
-        What rows of one sweep agree in: source, model, lengths and devices.
+        What rows of one sweep agree in: source, devices, precision, model, lengths and batch.
     """
 
     id: str
@@ -107,7 +112,34 @@ class PublishedRun:
     measured_s: float
     runs: tuple[RunConfiguration, ...]
     zero_bubble: bool
+    half_recomputed: bool
     sweep: tuple[str, ...]
+
+
+def predicted_s(published: PublishedRun, shares: Shares | None = None) -> float:
+    """Return the predicted iteration time in seconds, by the closed form.
+
+    Parameters
+    ----------
+    published
+        A row; of several runs the fastest counts.
+    shares
+        Fitted constants in place of the catalogue's.
+    """
+    return min(_run_s(published, run, shares) for run in published.runs)
+
+
+def _run_s(published: PublishedRun, run: RunConfiguration, shares: Shares | None) -> float:
+    if shares is not None:
+        assert run.accelerator is not None
+        run = replace(run, accelerator=shares.on(find_accelerator(run.accelerator)))
+    found = predict(run, simulate=False)
+    if published.half_recomputed:
+        again = predict(replace(run, recompute="full"), simulate=False)
+        return (found.iteration_s + again.iteration_s) / 2
+    if published.zero_bubble:
+        return (found.busy_ps + found.exposed_sync_ps + found.step_ps) / 10**12
+    return found.iteration_s
 
 
 def facts() -> Path | None:
@@ -121,9 +153,9 @@ def published_runs(directory: Path) -> Iterator[PublishedRun]:
     """Yield the rows that are fit to validate against and have a time."""
     with (directory / "published_runs.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if row["clean"] == "yes" and (row["iter_s"] or row["iter_s_derived"]):
-                if any(row["hardware"].startswith(start) for start, *_ in _HARDWARE):
-                    yield published_run(row)
+            known = any(row["hardware"].startswith(start) for start, *_ in _HARDWARE)
+            if known and row["clean"] == "yes" and (row["iter_s"] or row["iter_s_derived"]):
+                yield published_run(row)
 
 
 def single_node_runs(directory: Path) -> Iterator[PublishedRun]:
@@ -194,14 +226,16 @@ def published_run(row: Row) -> PublishedRun:
         float(row["iter_s"] or row["iter_s_derived"]),
         runs,
         row["schedule"] in ("ZB-2p", "ZB-V"),
+        "per-op SAC" in row["recompute"],
         (
             traits.name,
             family,
             accelerator,
             row["precision"],
-            f"{spec.layers}x{spec.hidden}",
+            f"{spec.layers}x{spec.hidden}x{spec.heads}",
             row["seq"],
             row["devices"],
+            row["gbs"],
         ),
     )
 

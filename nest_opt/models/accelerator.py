@@ -53,6 +53,8 @@ class Accelerator:
         training runs, over the bytes that they would move if fused as `operations` has it.
     launch_s
         Time of the host to launch what a kernel of `operations` stands for.
+    batch_s
+        Time of a batch besides kernels and communication.
     fast_link_efficiency
         Attained share of `fast_link_bytes_per_s` in large collectives
         (nccl-tests' bus bandwidth over the peak).
@@ -76,6 +78,7 @@ class Accelerator:
     memory_efficiency: Figure
     elementwise_share: Figure
     launch_s: Figure
+    batch_s: Figure
     fast_link_efficiency: Figure
     note: str = ""
 

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.cluster_template import ClusterTemplate, LevelTemplate, build_from
 from nest_opt.models.figure import Figure, guessed
 from nest_opt.models.hardware import find_accelerator
@@ -463,7 +464,11 @@ def find_cluster(name: str) -> ClusterTemplate:
 
 
 def build_cluster(
-    name: str, devices: int, accelerator: str | None = None, *, achievable: bool = False
+    name: str,
+    devices: int,
+    accelerator: str | Accelerator | None = None,
+    *,
+    achievable: bool = False,
 ) -> Cluster:
     """Build a cluster of the catalogue with a number of devices.
 
@@ -479,7 +484,7 @@ def build_cluster(
         How many devices: any number up to one unit (a node, a tray, a host),
         whole units beyond.
     accelerator
-        Name or alias of an accelerator to take in place of the cluster's own;
+        Accelerator, or name or alias of one, to take in place of the cluster's own;
         its fast link and memory come with it.
     achievable
         Whether bandwidths are what large collectives attain (peak times the

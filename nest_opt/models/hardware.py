@@ -49,6 +49,10 @@ _LAUNCH = Figure(
     "VIA-Research/vTrain@f8dda8473a data/ground_truth_single.csv: of 5 to 50 us in steps of 5 the "
     "least median error over 1,440 runs of small models on 1 to 8 A100",
 )
+_BATCH = guessed(
+    Decimal("0.02"),
+    "of the size that runs of 0.1 to 1 s on A100 have beyond their kernels (MosaicML, vTrain)",
+)
 _LIKE_A100_LAUNCH = guessed(Decimal("45e-6"), "the host's, as fitted on nodes of A100")
 _FA3 = "FlashAttention-3, arXiv:2407.08608, figure 5"
 
@@ -89,6 +93,7 @@ _V100 = Accelerator(
     attention_flops=guessed(62 * _TERA, "half of the peak, as on H100"),
     elementwise_share=_like("0.80", "as fitted on A100"),
     launch_s=_LIKE_A100_LAUNCH,
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.907"),
@@ -120,10 +125,11 @@ _A100_80 = Accelerator(
     product_share=Figure(Decimal("0.66"), _FIT_A100),
     attention_flops=Figure(
         156 * _TERA,
-        "FlashAttention-2, arXiv:2307.08691, abstract: 50 to 73% of the peak on A100; the lower end",
+        "FlashAttention-2, arXiv:2307.08691, abstract: 50 to 73% of the peak on A100; the least",
     ),
     elementwise_share=Figure(Decimal("0.80"), _FIT_A100),
     launch_s=_LAUNCH,
+    batch_s=_BATCH,
     memory_efficiency=Figure(
         Decimal("0.824"),
         "Azure ND_A100_v4_results.md, BabelStream: 1610 to 1750 of 2039 GB/s, middle",
@@ -175,6 +181,7 @@ _H100 = Accelerator(
     ),
     elementwise_share=Figure(Decimal("0.16"), _FIT_H100),
     launch_s=_LIKE_A100_LAUNCH,
+    batch_s=_BATCH,
     memory_efficiency=Figure(
         Decimal("0.907"),
         "Azure ND_H100_v5_results.md, BabelStream: 2900 to 3180 of 3350 GB/s, middle",
@@ -236,6 +243,7 @@ _B200 = Accelerator(
     attention_flops=guessed(1125 * _TERA, "half of the peak, as on H100"),
     elementwise_share=_like("0.16", "as fitted on H100"),
     launch_s=_LIKE_A100_LAUNCH,
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.758"), f"{_STAS_NETWORK}: ring all-reduce on 8 GPUs 682 of 900 GB/s"
@@ -292,6 +300,7 @@ _MI300X = Accelerator(
     attention_flops=guessed(400 * _TERA, "60% of what large products get, as on H100"),
     elementwise_share=_like("0.16", "as fitted on H100"),
     launch_s=_LIKE_A100_LAUNCH,
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.698"), f"{_STAS_NETWORK}: all-reduce on 8 GPUs 312.9 of 448 GB/s"
@@ -328,6 +337,7 @@ _TPU_V4 = Accelerator(
     attention_flops=guessed(137 * _TERA, "half of the peak, as on H100"),
     elementwise_share=_like("0.80", "as fitted on A100"),
     launch_s=guessed(0, "XLA compiles a step into one program"),
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=_TPU_LINK,
     note="A 3D torus: one axis has two links, 90 GB/s.",
@@ -407,6 +417,7 @@ _TRAINIUM2 = Accelerator(
     attention_flops=guessed(330 * _TERA, "half of the peak, as on H100"),
     elementwise_share=_like("0.80", "as fitted on A100"),
     launch_s=_LIKE_A100_LAUNCH,
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=guessed(Decimal("0.80"), "within the 0.70 to 0.91 measured on GPUs"),
     note="A 4x4 torus of four neighbours a chip. AWS's 181 fp32 TFLOP/s are the matrix unit's, "
@@ -431,12 +442,16 @@ ACCELERATORS: tuple[Accelerator, ...] = (
 )
 
 
-def find_accelerator(name: str) -> Accelerator:
+def find_accelerator(name: str | Accelerator) -> Accelerator:
     """Return the accelerator of that name; case and punctuation do not count.
+
+    One with constants of one's own is returned as it is.
 
     Raises
     ------
     InstanceError
         If the catalogue has none; the message proposes the nearest names.
     """
+    if isinstance(name, Accelerator):
+        return name
     return find("accelerator", name, ACCELERATORS)

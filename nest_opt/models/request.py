@@ -22,7 +22,7 @@ from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem import Cluster, Configuration, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
-from nest_opt.problem.cluster import Algorithm
+from nest_opt.problem.cluster import Algorithm, CollectiveModel
 from nest_opt.problem.job import Objective
 
 # The longest sequence that is taken where none is asked for: published
@@ -47,7 +47,7 @@ class Request:
     cluster, devices
         A kind of cluster of the catalogue, and how many devices of it.
     accelerator
-        An accelerator of the catalogue in place of the cluster's own.
+        In place of the cluster's own: one of the catalogue, or one with constants of one's own.
     global_batch
         G in sequences.
     sequence_length
@@ -69,6 +69,8 @@ class Request:
         Whether bandwidths are what large collectives attain, or the peaks.
     algorithms
         Of the collectives.
+    collectives
+        By how many ports collectives over copies of parameters leave a node.
     dropout
         Whether attention and MLP outputs pass dropout; None: as the model's
         family was published.
@@ -81,7 +83,7 @@ class Request:
     model: str | ModelSpec
     cluster: str
     devices: int
-    accelerator: str | None = None
+    accelerator: str | Accelerator | None = None
     global_batch: int
     sequence_length: int | None = None
     bytes_per_parameter: int = 18
@@ -94,6 +96,7 @@ class Request:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+    collectives: CollectiveModel = "ports"
     dropout: bool | None = None
     precision: Precision = "bf16"
     configurations: tuple[Configuration, ...] | None = None
@@ -192,7 +195,9 @@ def _cluster(request: Request) -> Cluster:
     cluster = build_cluster(
         request.cluster, request.devices, request.accelerator, achievable=request.achievable
     )
-    network = cluster.network.model_copy(update={"algorithms": request.algorithms})
+    network = cluster.network.model_copy(
+        update={"algorithms": request.algorithms, "collectives": request.collectives}
+    )
     return cluster.model_copy(update={"network": network})
 
 

@@ -6,11 +6,11 @@ from fractions import Fraction
 from typing import Literal
 
 from nest_opt.errors import InstanceError
-from nest_opt.models.accelerator import PRECISIONS, Precision
+from nest_opt.models.accelerator import PRECISIONS, Accelerator, Precision
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE
-from nest_opt.problem.cluster import Algorithm
+from nest_opt.problem.cluster import Algorithm, CollectiveModel
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 from nest_opt.problem.schedule import SCHEDULES, ScheduleName
 
@@ -57,7 +57,8 @@ class RunConfiguration:
         Rank order: `dp-inner` is tp, cp, ep, dp, pp from fastest to slowest,
         Megatron-LM's and torchtitan's; `pp-inner` has pp before dp.
     bytes_per_parameter, attention, context_parallel, capacity_factor
-        As in `Request`, and so are `expert_imbalance`, `achievable`, `algorithms`.
+        As in `Request`, and so are `expert_imbalance`, `achievable`, `algorithms`,
+        `collectives`.
     dropout
         Whether attention and MLP outputs pass dropout; None: as the model's
         family was published.
@@ -66,7 +67,7 @@ class RunConfiguration:
     model: str | ModelSpec
     cluster: str
     devices: int
-    accelerator: str | None = None
+    accelerator: str | Accelerator | None = None
     global_batch: int
     sequence_length: int | None = None
     microbatch: int = 1
@@ -92,6 +93,7 @@ class RunConfiguration:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+    collectives: CollectiveModel = "ports"
 
 
 @dataclass(frozen=True)
