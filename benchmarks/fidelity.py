@@ -101,9 +101,7 @@ def held_out(fit: Fitting[PublishedRun]) -> tuple[list[Predicted], dict[str, Fit
     for source, (found, times) in fit.held_out().items():
         fits[source] = found
         own = [item.run for item in fit.runs if item.source == source]
-        efficiency = constant_efficiency(
-            [item.run for item in fit.runs if item.source != source]
-        )
+        efficiency = constant_efficiency([item.run for item in fit.runs if item.source != source])
         predicted += [
             Predicted(row, time, baseline_seconds(row, efficiency))
             for row, time in zip(own, times, strict=True)

@@ -14,10 +14,13 @@ from pathlib import Path
 
 from nest_opt import RunConfiguration, predict
 from nest_opt.models.catalogue import find_model
+from nest_opt.models.figure import Figure
 from nest_opt.models.hardware import find_accelerator
+from nest_opt.models.operations import recomputed_flops, training_flops
 from nest_opt.models.share import Attention
 from nest_opt.models.spec import MoeSpec, TransformerSpec
 from nest_opt.prediction.fit import Shares
+from nest_opt.prediction.predict import Prediction
 
 Row = Mapping[str, str]
 
@@ -38,6 +41,10 @@ class Traits:
         16: 16-bit gradients, 18: 32-bit gradients.
     dropout
         Whether attention and MLP outputs pass dropout.
+    overlap
+        Whether gradients are synchronised during the last backward pass.
+    kernel
+        Of fused attention, if it is none of today's: see `KERNELS`.
     """
 
     name: str
@@ -46,7 +53,19 @@ class Traits:
     sequence_parallel: bool
     bytes_per_parameter: int
     dropout: bool
+    overlap: bool = False
+    kernel: str = ""
 
+
+# Fused attention kernels older than those that the catalogue has: FLOP/s by accelerator.
+KERNELS = {
+    # FlashAttention-2 (arXiv:2307.08691), abstract: the first one attains 25 to 40% of the peak on
+    # A100; the middle. On H100 as much less as the second does (50 to 73% and 35%), derived.
+    ("flash-1", "A100"): 101 * 10**12,
+    ("flash-1", "H100"): 183 * 10**12,
+    # FlashAttention-3 (arXiv:2407.08608), abstract: the second one attains 35% of the peak on H100.
+    ("flash-2", "H100"): 346 * 10**12,
+}
 
 TRAITS = (
     Traits("Megatron-LM 2020", "Megatron-LM README (Sep", "stored", False, 16, True),
@@ -57,12 +76,12 @@ TRAITS = (
     Traits("BLOOM", "BLOOM", "stored", False, 18, True),
     Traits("DeepSpeed-Azure", "DeepSpeed", "stored", False, 16, True),
     Traits("Zero Bubble", "Zero Bubble", "stored", False, 18, True),
-    Traits("MosaicML", "MosaicML", "flash", False, 16, False),
-    Traits("Megatron-LM H100", "Megatron-LM README H100", "flash", True, 18, False),
-    Traits("Megatron-LM Llama", "Megatron-LM examples", "flash", True, 18, False),
-    Traits("dgxc", "NVIDIA dgxc", "flash", True, 18, False),
-    Traits("Megatron-Bridge", "Megatron-Bridge", "flash", True, 18, False),
-    Traits("torchtitan", "torchtitan", "flash", True, 16, False),
+    Traits("MosaicML", "MosaicML", "flash", False, 16, False, kernel="flash-1"),
+    Traits("Megatron-LM H100", "Megatron-LM README H100", "flash", True, 18, False, overlap=True),
+    Traits("Megatron-LM Llama", "Megatron-LM examples", "flash", True, 18, False, overlap=True),
+    Traits("dgxc", "NVIDIA dgxc", "flash", True, 18, False, overlap=True),
+    Traits("Megatron-Bridge", "Megatron-Bridge", "flash", True, 18, False, overlap=True),
+    Traits("torchtitan", "torchtitan", "flash", True, 16, False, overlap=True, kernel="flash-2"),
     Traits("MaxText", "Google tpu-recipes", "flash", False, 16, False),
 )
 
@@ -101,6 +120,8 @@ class PublishedRun:
     half_recomputed
         Whether every second product is recomputed (torchtitan's selective mode): half-way
         between none and all.
+    kernel
+        See `Traits`.
     sweep
         What rows of one sweep agree in: source, devices, precision, model, lengths and batch.
     """
@@ -113,6 +134,7 @@ class PublishedRun:
     runs: tuple[RunConfiguration, ...]
     zero_bubble: bool
     half_recomputed: bool
+    kernel: str
     sweep: tuple[str, ...]
 
 
@@ -130,16 +152,53 @@ def predicted_s(published: PublishedRun, shares: Shares | None = None) -> float:
 
 
 def _run_s(published: PublishedRun, run: RunConfiguration, shares: Shares | None) -> float:
+    assert run.accelerator is not None
+    accelerator = find_accelerator(run.accelerator)
     if shares is not None:
-        assert run.accelerator is not None
-        run = replace(run, accelerator=shares.on(find_accelerator(run.accelerator)))
+        accelerator = shares.on(accelerator)
+    older = KERNELS.get((published.kernel, published.family))
+    if older is not None:
+        accelerator = replace(accelerator, attention_flops=Figure(older, published.kernel))
+    run = replace(run, accelerator=accelerator)
     found = predict(run, simulate=False)
     if published.half_recomputed:
         again = predict(replace(run, recompute="full"), simulate=False)
         return (found.iteration_s + again.iteration_s) / 2
-    if published.zero_bubble:
-        return (found.busy_ps + found.exposed_sync_ps + found.step_ps) / 10**12
-    return found.iteration_s
+    return zero_bubble_s(found) if published.zero_bubble else found.iteration_s
+
+
+def zero_bubble_s(found: Prediction) -> float:
+    """Return the time under ZB-2p or ZB-V in seconds.
+
+    m (F + B + W) of the busiest stage once the pipeline is full, and never less than
+    (m + p - 1) (F + B) + W (Qi et al., arXiv:2401.10241, appendix).
+    """
+    stage = max(found.evaluation.stages, key=lambda stage: stage.time_ps)
+    rounds, stages = found.evaluation.rounds, len(found.evaluation.stages)
+    filled = (rounds + stages - 1) * (stage.time_ps - stage.weight_gradient_ps)
+    busy = max(rounds * stage.time_ps, filled + stage.weight_gradient_ps)
+    return (busy + found.exposed_sync_ps - found.hidden_sync_ps + found.step_ps) / 10**12
+
+
+def peak_s(published: PublishedRun) -> float:
+    """Return seconds at the peak: FLOPs with recomputation, and the bubble of an even pipeline.
+
+    The baseline divides this by one efficiency of the family.
+    """
+    return min(_peak_s(published, run) for run in published.runs)
+
+
+def _peak_s(published: PublishedRun, run: RunConfiguration) -> float:
+    assert isinstance(run.model, TransformerSpec)
+    assert run.accelerator is not None
+    length = run.sequence_length or run.model.sequence_length
+    full = replace(run.model, causal=False)
+    flops = training_flops(full, length) + recomputed_flops(full, length, run.recompute)
+    peak = float(find_accelerator(run.accelerator).matmul_16bit_flops.value)
+    data = run.devices // (run.tp * run.pp * run.cp)
+    rounds = run.global_batch // (run.microbatch * data)
+    bubble = 0.0 if published.zero_bubble else (run.pp - 1) / (run.virtual_stages * rounds)
+    return flops * run.global_batch / (run.devices * peak) * (1 + bubble)
 
 
 def facts() -> Path | None:
@@ -208,6 +267,7 @@ def published_run(row: Row) -> PublishedRun:
         stage_layers=_stage_layers(spec.layers, pp * virtual),
         attention=traits.attention,
         bytes_per_parameter=traits.bytes_per_parameter,
+        overlap_gradients=traits.overlap,
         dropout=traits.dropout,
     )
     sizes = [int(row["mbs"])] if row["mbs"] else [1, 2, 4, 8]
@@ -227,6 +287,7 @@ def published_run(row: Row) -> PublishedRun:
         runs,
         row["schedule"] in ("ZB-2p", "ZB-V"),
         "per-op SAC" in row["recompute"],
+        traits.kernel,
         (
             traits.name,
             family,

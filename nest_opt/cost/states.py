@@ -15,7 +15,7 @@ def state_bytes(convention: BytesPerParameter, zero_level: int, copies: int) -> 
     Parameters
     ----------
     convention
-        Bytes of weights, gradients and optimizer states.
+        Bytes of weights, gradients and optimizer states, and of what is not sharded.
     zero_level
         0 to 3.
     copies
@@ -24,7 +24,8 @@ def state_bytes(convention: BytesPerParameter, zero_level: int, copies: int) -> 
     over = [copies if zero_level >= level else 1 for level in (3, 2, 1)]
     parts = (convention.weights, convention.gradients, convention.optimizer)
     return sum(
-        (Fraction(part) / share for part, share in zip(parts, over, strict=True)), Fraction(0)
+        (Fraction(part) / share for part, share in zip(parts, over, strict=True)),
+        Fraction(convention.unsharded),
     )
 
 

@@ -29,7 +29,8 @@ def stash_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
     residual = share.sequence_tokens * spec.hidden
     mask = residual if share.dropout else Fraction(0)
     if kind == "embedding":
-        return mask
+        kept = spec.embedding_norm and share.memory.embedding_norm_input
+        return mask + (residual * ELEMENT_BYTES if kept else 0)
     if kind == "head":
         # Inputs of the final norm and of the logits.
         return 2 * residual * ELEMENT_BYTES
@@ -87,6 +88,28 @@ def selective_bytes(spec: TransformerSpec, share: Share, kind: str) -> Fraction:
     return stash_bytes(spec, share, kind) - scores
 
 
+def products_bytes(spec: TransformerSpec, share: Share, kind: str) -> Fraction:
+    """Return the bytes that a block keeps of which every second matrix product is recomputed.
+
+    Its input, the output of the attention core, and of the products in the
+    order in which they run the first, the third and so on: queries, values, the
+    first into the MLP and, if there is a gate, the one out of it, before its
+    sum over tensor-parallel ranks and after. Embedding and head are not
+    recomputed. (torchtitan@9dec370, parallelize_llama.py, the policy of its
+    per-operator activation checkpointing.)
+    """
+    if kind in ("embedding", "head"):
+        return stash_bytes(spec, share, kind)
+    heads, keys = Fraction(spec.heads, share.tp), Fraction(max(spec.kv_heads, share.tp), share.tp)
+    residual = share.sequence_tokens * spec.hidden
+    core = share.tokens * (heads * (spec.key_dim + spec.value_dim) + keys * spec.value_dim)
+    inner = share.tokens * inner_width(spec, share, kind)
+    out = Fraction(share.tokens * spec.hidden) if spec.gated else Fraction(0)
+    scattered = 2 * residual if share.configuration.sp else Fraction(0)
+    elements = residual + core + inner + out + scattered
+    return elements * ELEMENT_BYTES + 4 * heads * share.tokens
+
+
 def checkpoint_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
     """Return the bytes that a fully recomputed layer keeps: its input.
 
@@ -103,7 +126,7 @@ def work_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
     For a block the gradients of the activation's input and output, or what
     the attention core needs if that is more, with the gradients of its own
     input and output; under sequence parallelism the gathered input too. For
-    the head the 32-bit logits.
+    the head the logits, as `share.memory` has them.
     """
     if isinstance(spec, LinearSpec):
         return Fraction(2 * share.tokens * spec.width * share.element_bytes)
@@ -113,7 +136,8 @@ def work_bytes(spec: ModelSpec, share: Share, kind: str) -> Fraction:
         return whole
     if kind == "head":
         vocabulary = -(-spec.vocabulary // share.tp)
-        return Fraction(4 * share.tokens * vocabulary) + gathered
+        logit = share.memory.bytes_of_logit(share.tp)
+        return Fraction(logit * share.tokens * vocabulary) + gathered
     inner = share.tokens * inner_width(spec, share, kind) * ELEMENT_BYTES
     activation = (3 if spec.gated else 2) * inner
     return max(activation, _core_work(spec, share)) + 2 * whole + gathered

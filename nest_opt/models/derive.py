@@ -15,12 +15,14 @@ from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator, Precision
 from nest_opt.models.activations import (
     checkpoint_bytes,
+    products_bytes,
     selective_bytes,
     stash_bytes,
     work_bytes,
 )
 from nest_opt.models.collectives import layer_collectives
-from nest_opt.models.operations import ELEMENT_BYTES, core_kernels, layer_work
+from nest_opt.models.memory import PLAIN_MEMORY, MemoryRules
+from nest_opt.models.operations import ELEMENT_BYTES, LayerWork, Work, core_kernels, layer_work
 from nest_opt.models.parameters import parameters_per_rank, tied_parameters_per_rank
 from nest_opt.models.roofline import roofline_s
 from nest_opt.models.share import Attention, ContextParallel, Share
@@ -41,7 +43,7 @@ class Training:
     ----------
     sequence_length
         Tokens of a sequence.
-    dropout, attention, context_parallel, capacity, imbalance, element_bytes
+    dropout, attention, context_parallel, capacity, imbalance, element_bytes, memory
         See `nest_opt.models.share.Share`.
     precision
         Of matrix products. With fp8 all of them take its peak, the attention
@@ -56,6 +58,7 @@ class Training:
     imbalance: Fraction = Fraction(1)
     element_bytes: int = 2
     precision: Precision = "bf16"
+    memory: MemoryRules = PLAIN_MEMORY
 
 
 def default_training(spec: ModelSpec, sequence_length: int | None = None) -> Training:
@@ -167,6 +170,7 @@ def _profile(
         dropout=training.dropout,
         attention=training.attention,
         element_bytes=training.element_bytes,
+        memory=training.memory,
     )
     work = layer_work(spec, weights, share, kind)
     counts = parameters_per_rank(weights, configuration.tp, configuration.ep)
@@ -190,7 +194,7 @@ def _profile(
         "collectives": layer_collectives(spec, share, kind, accelerator),
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},
-            **_selective(spec, accelerator, share, kind),
+            **_selective(spec, accelerator, share, kind, work),
             "full": {
                 "stash_bytes": ceil(kept),
                 "work_bytes": ceil(peak) + ceil(stash) - ceil(kept),
@@ -200,20 +204,35 @@ def _profile(
 
 
 def _selective(
-    spec: ModelSpec, accelerator: Accelerator, share: Share, kind: str
+    spec: ModelSpec, accelerator: Accelerator, share: Share, kind: str, work: LayerWork
 ) -> dict[str, Any]:
-    """Return the footprint under selective recomputation of the attention core, if it gains.
+    """Return the footprint under selective recomputation, if it gains.
 
-    Flash attention keeps no scores and computes them again as it is.
+    Flash attention keeps no scores and computes them again as it is. Experts and
+    latent attention have other products than `products_bytes` knows.
     """
-    if not isinstance(spec, TransformerSpec) or share.attention == "flash":
+    if not isinstance(spec, TransformerSpec):
         return {}
-    stash, kept = stash_bytes(spec, share, kind), selective_bytes(spec, share, kind)
-    forward, _ = core_kernels(spec, share) if kind in ("block", "experts") else ((), ())
+    products = share.memory.selective == "products"
+    if (spec.moe or spec.mla) if products else share.attention == "flash":
+        return {}
+    stash = stash_bytes(spec, share, kind)
+    kept = (products_bytes if products else selective_bytes)(spec, share, kind)
+    core, _ = core_kernels(spec, share) if kind in ("block", "experts") else ((), ())
+    forward = _repeated_products(work, len(core)) if products and core else core
     return {
         "selective": {
             "stash_bytes": ceil(kept),
-            "work_bytes": ceil(work_bytes(spec, share, kind)) + ceil(stash) - ceil(kept),
+            "work_bytes": ceil(work_bytes(spec, share, kind)) + max(0, ceil(stash) - ceil(kept)),
             "repeated_forward_s": roofline_s(forward, accelerator),
         }
     }
+
+
+def _repeated_products(work: LayerWork, core_kernels: int) -> tuple[Work, ...]:
+    """Return the kernels of a block that are repeated but for every second product and the core.
+
+    `layer_work` has products first, in the order in which they run, then the core.
+    """
+    products = len(work.backward_weight)
+    return (*work.forward[1:products:2], *work.forward[products + core_kernels :])

@@ -10,7 +10,7 @@ from nest_opt.models.operations import training_flops
 from nest_opt.models.parameters import expert_parallel_degrees, tensor_parallel_degrees
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem import Cluster, Configuration, Problem
-from nest_opt.problem.job import Objective
+from nest_opt.problem.job import BytesPerParameter, Objective
 from nest_opt.problem.validation import build
 
 # Weights, gradients, optimizer states. ZeRO paper (arXiv:1910.02054); Megatron-LM
@@ -33,7 +33,7 @@ def new_problem(
     training: Training,
     *,
     global_batch: int,
-    bytes_per_parameter: int = 18,
+    bytes_per_parameter: int | BytesPerParameter = 18,
     objective: Objective = "fill-drain",
     microbatches: Sequence[int] = DEFAULT_MICROBATCHES,
     context_parallel_degrees: Sequence[int] = DEFAULT_CONTEXT_PARALLEL_DEGREES,
@@ -51,7 +51,7 @@ def new_problem(
     global_batch
         G in sequences.
     bytes_per_parameter
-        16, 18 or 20, see `BYTE_CONVENTIONS`.
+        16, 18 or 20, see `BYTE_CONVENTIONS`, or each part.
     microbatches
         Microbatch sizes to derive profiles for; those that do not divide G
         are left out.
@@ -67,7 +67,7 @@ def new_problem(
         If a number is out of range, no microbatch size divides G, or a
         context-parallel degree does not divide half the sequence.
     """
-    if bytes_per_parameter not in BYTE_CONVENTIONS:
+    if isinstance(bytes_per_parameter, int) and bytes_per_parameter not in BYTE_CONVENTIONS:
         raise InstanceError(
             f"bytes per parameter: found {bytes_per_parameter}, one of "
             f"{', '.join(map(str, BYTE_CONVENTIONS))} is needed: choose one, or edit "
@@ -82,7 +82,6 @@ def new_problem(
     if configurations is None:
         configurations = _configurations(spec, cluster, context_parallel_degrees)
     cp = sorted({k.cp for k in configurations})
-    weights, gradients, optimizer = BYTE_CONVENTIONS[bytes_per_parameter]
     model: dict[str, Any] = {
         "flops_per_sequence": training_flops(spec, training.sequence_length),
         "layer_types": layer_types(spec, accelerator, training, sizes, configurations),
@@ -102,11 +101,7 @@ def new_problem(
         "job": {
             "global_batch": global_batch,
             "sequence_length": training.sequence_length,
-            "bytes_per_parameter": {
-                "weights": weights,
-                "gradients": gradients,
-                "optimizer": optimizer,
-            },
+            "bytes_per_parameter": _state_bytes(bytes_per_parameter),
             "objective": objective,
         },
         "search": {
@@ -140,6 +135,13 @@ def _configurations(
         if tp * ep <= devices
         for sp in ((False, True) if tp > 1 and not isinstance(spec, LinearSpec) else (False,))
     ]
+
+
+def _state_bytes(asked: int | BytesPerParameter) -> dict[str, Any]:
+    if isinstance(asked, BytesPerParameter):
+        return asked.model_dump(mode="json", exclude_defaults=True)
+    names = ("weights", "gradients", "optimizer")
+    return dict(zip(names, BYTE_CONVENTIONS[asked], strict=True))
 
 
 def _note(spec: ModelSpec, accelerator: Accelerator, training: Training, most_cp: int) -> str:

@@ -13,6 +13,7 @@ from nest_opt.models.clusters import build_cluster, find_cluster
 from nest_opt.models.derive import Training, default_training
 from nest_opt.models.hardware import find_accelerator
 from nest_opt.models.hf_config import read_hf_config
+from nest_opt.models.memory import PLAIN_MEMORY, MemoryRules
 from nest_opt.models.new_problem import (
     DEFAULT_CONTEXT_PARALLEL_DEGREES,
     DEFAULT_MICROBATCHES,
@@ -23,7 +24,7 @@ from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem import Cluster, Configuration, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
 from nest_opt.problem.cluster import Algorithm, CollectiveModel
-from nest_opt.problem.job import Objective
+from nest_opt.problem.job import BytesPerParameter, Objective
 
 # The longest sequence that is taken where none is asked for: published
 # defaults reach 131,072 tokens, at which nobody does the bulk of training.
@@ -78,6 +79,9 @@ class Request:
         Of matrix products.
     configurations
         The configurations to choose among; None: all that the usual degrees allow.
+    memory, state_bytes
+        What is kept where launchers differ, and the parts of the training state
+        in place of `bytes_per_parameter`.
     """
 
     model: str | ModelSpec
@@ -100,6 +104,8 @@ class Request:
     dropout: bool | None = None
     precision: Precision = "bf16"
     configurations: tuple[Configuration, ...] | None = None
+    memory: MemoryRules = PLAIN_MEMORY
+    state_bytes: BytesPerParameter | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,7 @@ def derive_problem(request: Request) -> DerivedProblem:
         usual,
         dropout=usual.dropout if request.dropout is None else request.dropout,
         precision=request.precision,
+        memory=request.memory,
         attention=request.attention,
         context_parallel=request.context_parallel,
         capacity=request.capacity_factor,
@@ -149,7 +156,7 @@ def derive_problem(request: Request) -> DerivedProblem:
         accelerator,
         training,
         global_batch=request.global_batch,
-        bytes_per_parameter=request.bytes_per_parameter,
+        bytes_per_parameter=request.state_bytes or request.bytes_per_parameter,
         objective=request.objective,
         microbatches=request.microbatches,
         context_parallel_degrees=request.context_parallel_degrees,

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Literal
 
 from nest_opt.errors import InstanceError
+from nest_opt.models.memory import PLAIN_MEMORY, MemoryRules
 from nest_opt.problem import Configuration
 
 Attention = Literal["flash", "stored"]
@@ -37,6 +38,8 @@ class Share:
         and are kept for the backward pass, but for stages that recompute.
     element_bytes
         Bytes of an activation and weight element of a `linear` stack.
+    memory
+        What is kept where launchers differ.
 
     Raises
     ------
@@ -53,6 +56,7 @@ class Share:
     dropout: bool = False
     attention: Attention = "flash"
     element_bytes: int = 2
+    memory: MemoryRules = PLAIN_MEMORY
 
     def __post_init__(self) -> None:
         # Rank i has chunks i and 2 cp - 1 - i of a sequence: equal work under a causal mask.

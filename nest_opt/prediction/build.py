@@ -1,9 +1,15 @@
 """From a run to the problem and the plan that the one cost model knows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from nest_opt.models.derive import layer_kinds
+from nest_opt.models.memory import (
+    FUSED_LOGIT_BYTES,
+    MemoryRules,
+    memory_rules,
+    runtime_state_bytes,
+)
 from nest_opt.models.request import DerivedProblem, Request, derive_problem, find_spec
 from nest_opt.models.spec import ModelSpec
 from nest_opt.plan.placement import Placement
@@ -61,11 +67,21 @@ def configuration(run: RunConfiguration) -> Configuration:
 
 def recompute_mode(run: RunConfiguration) -> Recompute:
     """Return what stages recompute: flash attention keeps no scores to recompute."""
-    selective_flash = run.recompute == "selective" and run.attention == "flash"
-    return "none" if selective_flash else run.recompute
+    core = run.recompute == "selective" and memory_rules(run.runtime).selective == "core"
+    return "none" if core and run.attention == "flash" else run.recompute
+
+
+def _memory(run: RunConfiguration) -> MemoryRules:
+    rules = memory_rules(run.runtime)
+    if not run.fused_loss:
+        return rules
+    return replace(rules, logit_bytes=FUSED_LOGIT_BYTES, split_logit_bytes=FUSED_LOGIT_BYTES)
 
 
 def _request(run: RunConfiguration, spec: ModelSpec) -> Request:
+    states = None
+    if run.bytes_per_parameter is None and run.runtime is not None:
+        states = runtime_state_bytes(run.runtime, run.precision, run.zero)
     return Request(
         model=spec,
         cluster=run.cluster,
@@ -73,7 +89,9 @@ def _request(run: RunConfiguration, spec: ModelSpec) -> Request:
         accelerator=run.accelerator,
         global_batch=run.global_batch,
         sequence_length=run.sequence_length,
-        bytes_per_parameter=run.bytes_per_parameter,
+        bytes_per_parameter=18 if run.bytes_per_parameter is None else run.bytes_per_parameter,
+        state_bytes=states,
+        memory=_memory(run),
         microbatches=(run.microbatch,),
         attention=run.attention,
         context_parallel_degrees=(run.cp,),

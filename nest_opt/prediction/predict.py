@@ -111,7 +111,19 @@ class Prediction:
     @property
     def schedule_ps(self) -> int:
         """Time of the schedule in picoseconds: simulated, or by the closed form without."""
-        return self.simulation.iteration_ps if self.simulation else self.formula_ps
+        found = self.simulation.iteration_ps if self.simulation else self.formula_ps
+        return found - self.hidden_sync_ps
+
+    @property
+    def hidden_sync_ps(self) -> int:
+        """What of the exposed synchronisation the stages' own last backward passes hide."""
+        if not self.run.overlap_gradients:
+            return 0
+        stages = self.evaluation.stages
+        left = max(
+            max(0, stage.exposed_sync_ps - stage.time_terms_ps["backward"]) for stage in stages
+        )
+        return max(stage.exposed_sync_ps for stage in stages) - left
 
     @cached_property
     def step_ps(self) -> int:
@@ -166,18 +178,22 @@ class Prediction:
         """FLOP/s by every convention that makes a difference; model FLOPs, causal mask first."""
         spec = self.built.derived.spec
         masked = not isinstance(spec, LinearSpec) and spec.causal
-        again = recompute_mode(self.run) != "none"
+        again = self._counts_recomputation
         return tuple(
-            self._rate(mask, counted)
+            self.rate(mask, counted)
             for mask in (MASKS if masked else ("full",))
             for counted in ((False, True) if again else (False,))
         )
 
+    @property
+    def _counts_recomputation(self) -> bool:
+        """Whether there is a convention of counting what is recomputed."""
+        mode = recompute_mode(self.run)
+        core = self.built.derived.training.memory.selective == "core"
+        return mode == "full" or (mode == "selective" and core)
+
     def rate(self, attention: Mask = "causal", recomputation: bool = False) -> FlopRate:
         """Return the FLOP/s by a convention; see `FlopRate`."""
-        return self._rate(attention, recomputation)
-
-    def _rate(self, attention: Mask, recomputation: bool) -> FlopRate:
         derived, run = self.built.derived, self.run
         spec, length = derived.spec, derived.training.sequence_length
         if not isinstance(spec, LinearSpec) and attention == "full":

@@ -56,9 +56,19 @@ class RunConfiguration:
     order
         Rank order: `dp-inner` is tp, cp, ep, dp, pp from fastest to slowest,
         Megatron-LM's and torchtitan's; `pp-inner` has pp before dp.
-    bytes_per_parameter, attention, context_parallel, capacity_factor
-        As in `Request`, and so are `expert_imbalance`, `achievable`, `algorithms`,
-        `collectives`.
+    overlap_gradients
+        Whether gradients are synchronised while the last backward pass goes on
+        (Megatron-LM's --overlap-grad-reduce, PyTorch's DDP).
+    runtime
+        Whose memory rules hold (`nest_opt.models.memory`): `megatron`,
+        `deepspeed` or `torchtitan`. None: none in particular.
+    fused_loss
+        Whether the loss is compiled, so that no 32-bit logits are kept.
+    bytes_per_parameter
+        As in `Request`; None: the runtime's, or 18.
+    attention, context_parallel, capacity_factor, expert_imbalance, achievable, algorithms,
+    collectives
+        As in `Request`.
     dropout
         Whether attention and MLP outputs pass dropout; None: as the model's
         family was published.
@@ -85,7 +95,10 @@ class RunConfiguration:
     precision: Precision = "bf16"
     stage_layers: tuple[int, ...] | None = None
     order: RunOrder = "dp-inner"
-    bytes_per_parameter: int = 18
+    overlap_gradients: bool = False
+    runtime: str | None = None
+    fused_loss: bool = False
+    bytes_per_parameter: int | None = None
     attention: Attention = "flash"
     context_parallel: ContextParallel = "ring"
     dropout: bool | None = None

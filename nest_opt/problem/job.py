@@ -17,17 +17,21 @@ class BytesPerParameter(Frozen):
     """Bytes per parameter of each part of the training state.
 
     16-bit weights and gradients with Adam in 32 bits are 2 + 2 + 12; with
-    gradients kept in 32 bits, 2 + 4 + 12.
+    gradients kept in 32 bits, 2 + 4 + 12. `unsharded` is what else every copy of a
+    parameter holds whole, under any ZeRO level, and never communicates: a second
+    copy of gradients, for one.
     """
 
     weights: _PerParameter
     gradients: _PerParameter
     optimizer: _PerParameter
+    unsharded: _PerParameter = Field(default=0, validate_default=True)
 
     @property
     def total(self) -> Fraction:
-        """Bytes per parameter of all three, exactly."""
-        return Fraction(self.weights) + Fraction(self.gradients) + Fraction(self.optimizer)
+        """Bytes per parameter of all parts, exactly."""
+        shared = Fraction(self.weights) + Fraction(self.gradients) + Fraction(self.optimizer)
+        return shared + Fraction(self.unsharded)
 
 
 class Job(Frozen):
