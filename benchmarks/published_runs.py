@@ -71,7 +71,7 @@ TRAITS = (
     Traits("Megatron-LM 2020", "Megatron-LM README (Sep", "stored", False, 16, True),
     Traits("SC'21", "Narayanan", "stored", False, 16, True),
     Traits("vTrain", "vTrain", "stored", False, 16, True),
-    Traits("vTrain", "VIA-Research/vTrain", "stored", False, 16, True),
+    Traits("vTrain, one node", "VIA-Research/vTrain", "stored", False, 16, True),
     Traits("BigScience", "BigScience", "stored", False, 16, True),
     Traits("BLOOM", "BLOOM", "stored", False, 18, True),
     Traits("DeepSpeed-Azure", "DeepSpeed", "stored", False, 16, True),
@@ -123,7 +123,10 @@ class PublishedRun:
     kernel
         See `Traits`.
     sweep
-        What rows of one sweep agree in: source, devices, precision, model, lengths and batch.
+        What rows of one sweep agree in: source, family, accelerator, precision, model, length,
+        devices and batch.
+    configuration
+        What they may differ in.
     """
 
     id: str
@@ -136,6 +139,7 @@ class PublishedRun:
     half_recomputed: bool
     kernel: str
     sweep: tuple[str, ...]
+    configuration: tuple[str, ...]
 
 
 def predicted_s(published: PublishedRun, shares: Shares | None = None) -> float:
@@ -297,6 +301,10 @@ def published_run(row: Row) -> PublishedRun:
             row["seq"],
             row["devices"],
             row["gbs"],
+        ),
+        tuple(
+            row[name]
+            for name in ("tp", "pp", "cp", "ep", "vpp", "mbs", "schedule", "recompute", "zero")
         ),
     )
 
