@@ -22,6 +22,7 @@ from nest_opt.cli.import_command import import_command
 from nest_opt.cli.improve_command import improve_command
 from nest_opt.cli.list_command import list_command
 from nest_opt.cli.new_command import new_command
+from nest_opt.cli.predict_command import predict_command
 from nest_opt.cli.show_command import show_command
 from nest_opt.cli.solve_command import solve_command
 from nest_opt.cli.verify_command import verify_command
@@ -64,6 +65,7 @@ for _command in (
     bound_command,
     verify_command,
     check_command,
+    predict_command,
     improve_command,
     compare_command,
     show_command,
