@@ -11,7 +11,6 @@ catalogue has them. Some ten minutes.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import combinations
 from math import log
 from pathlib import Path
@@ -29,7 +28,7 @@ from published_runs import (
 )
 
 from nest_opt.models.hardware import find_accelerator
-from nest_opt.prediction.fit import HUNDREDTH, Fit, Fitting, Measured, Shares
+from nest_opt.prediction.fit import Fit, Fitting, Measured, share_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "fidelity.md"
@@ -73,19 +72,11 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-def limits(family: str) -> Shares:
-    """Return the largest shares of a family: what its kernels attain by themselves."""
-    accelerator = find_accelerator(FITTED[family])
-    product, elementwise = accelerator.matmul_efficiency, accelerator.memory_efficiency
-    return Shares(
-        Decimal(product.value).quantize(HUNDREDTH), Decimal(elementwise.value).quantize(HUNDREDTH)
-    )
-
-
 def fitting(rows: Sequence[PublishedRun], family: str) -> Fitting[PublishedRun]:
     """Return the rows of a family, ready to be fitted."""
     measured = (Measured(row.source, row.measured_s, row) for row in rows if row.family == family)
-    return Fitting(measured, predicted_s, limits(family))
+    accelerator = find_accelerator(FITTED[family])
+    return Fitting(measured, predicted_s, share_limits(accelerator))
 
 
 def held_out(fit: Fitting[PublishedRun]) -> tuple[list[Predicted], dict[str, Fit]]:

@@ -22,7 +22,11 @@ from numpy.typing import NDArray
 
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator
+from nest_opt.models.clusters import find_cluster
 from nest_opt.models.figure import Figure
+from nest_opt.models.hardware import find_accelerator
+from nest_opt.prediction.predict import predict
+from nest_opt.prediction.run import RunConfiguration
 
 Array = NDArray[np.float64]
 Run = TypeVar("Run")
@@ -213,3 +217,99 @@ def interpolation(shares: Sequence[Decimal], at: Sequence[Decimal]) -> Array:
     wanted = np.array([1 / float(share) for share in shares])
     hats = np.eye(len(points))
     return np.array([np.interp(wanted, points, hat) for hat in hats]).T
+
+
+@dataclass(frozen=True)
+class SourceErrors:
+    """How far a source's runs are off.
+
+    Attributes
+    ----------
+    source, runs
+        Its name and its number of runs.
+    without
+        The shares fitted to all others; None where there are none.
+    held_out
+        |predicted / measured - 1| of its runs by those; empty where there are none.
+    catalogue
+        The same by the constants of the catalogue.
+    """
+
+    source: str
+    runs: int
+    without: Shares | None
+    held_out: tuple[float, ...]
+    catalogue: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class FamilyFit:
+    """The fit of one accelerator."""
+
+    accelerator: Accelerator
+    fit: Fit
+    sources: tuple[SourceErrors, ...]
+
+
+def fit_accelerators(runs: Iterable[Measured[RunConfiguration]]) -> tuple[FamilyFit, ...]:
+    """Fit each accelerator that occurs in measured runs.
+
+    Raises
+    ------
+    InstanceError
+        If there is no run, or a run contradicts itself.
+    PlanError
+        If a run breaks a rule other than memory.
+    """
+    families: dict[str, list[Measured[RunConfiguration]]] = {}
+    for row in runs:
+        families.setdefault(_accelerator(row.run).name, []).append(row)
+    if not families:
+        raise InstanceError("runs: found none, 1 at least is needed: add rows")
+    return tuple(_family(rows) for rows in families.values())
+
+
+def _accelerator(run: RunConfiguration) -> Accelerator:
+    return find_accelerator(run.accelerator or find_cluster(run.cluster).accelerator)
+
+
+def predicted_s(run: RunConfiguration, shares: Shares | None) -> float:
+    """Return a run's iteration time by the closed form, in seconds, with shares or as it is."""
+    if shares is not None:
+        run = replace(run, accelerator=shares.on(_accelerator(run)))
+    return predict(run, simulate=False).iteration_s
+
+
+def share_limits(accelerator: Accelerator) -> Shares:
+    """Return the largest shares: what large kernels attain by themselves."""
+    product, elementwise = accelerator.matmul_efficiency, accelerator.memory_efficiency
+    return Shares(
+        Decimal(product.value).quantize(HUNDREDTH), Decimal(elementwise.value).quantize(HUNDREDTH)
+    )
+
+
+def _family(rows: Sequence[Measured[RunConfiguration]]) -> FamilyFit:
+    accelerator = _accelerator(rows[0].run)
+    fitting = Fitting(rows, predicted_s, share_limits(accelerator))
+    held_out = fitting.held_out()
+    found = []
+    for source in dict.fromkeys(row.source for row in rows):
+        own = [row for row in rows if row.source == source]
+        without, times = held_out.get(source, (None, ()))
+        catalogue = [predicted_s(row.run, None) for row in own]
+        found.append(
+            SourceErrors(
+                source,
+                len(own),
+                without.shares if without else None,
+                _errors(own[: len(times)], times),
+                _errors(own, catalogue),
+            )
+        )
+    return FamilyFit(accelerator, fitting.fit(), tuple(found))
+
+
+def _errors(
+    rows: Sequence[Measured[RunConfiguration]], times: Sequence[float]
+) -> tuple[float, ...]:
+    return tuple(abs(time / row.measured_s - 1) for row, time in zip(rows, times, strict=True))
