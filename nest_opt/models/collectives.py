@@ -11,7 +11,7 @@ from typing import Any
 
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.operations import ELEMENT_BYTES, Work, attention_core, keys_bytes
-from nest_opt.models.roofline import roofline_s
+from nest_opt.models.roofline import busy_s
 from nest_opt.models.share import Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, MoeSpec, TransformerSpec
 from nest_opt.problem.profile import Group, Operation
@@ -64,7 +64,7 @@ def _data(call: Call, accelerator: Accelerator) -> dict[str, Any]:
         "count": call.count,
     }
     if call.hides:
-        data["hidden_s"] = roofline_s([call.hides], accelerator)
+        data["hidden_s"] = busy_s([call.hides], accelerator)
     return data
 
 

@@ -1,8 +1,8 @@
 """From a model's dimensions and an accelerator to layer types with profiles.
 
 `docs/costs.md` states every formula with its source. Times are a roofline:
-each kernel takes the longer of its FLOPs at the attained peak and its bytes at
-the attained memory bandwidth; kernels of a phase follow one another.
+each kernel takes the longer of its FLOPs and its bytes at what its kind attains in
+training runs; kernels of a phase follow one another, and take no less than their launch.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,8 +46,8 @@ class Training:
     dropout, attention, context_parallel, capacity, imbalance, element_bytes, memory
         See `nest_opt.models.share.Share`.
     precision
-        Of matrix products. With fp8 all of them take its peak, the attention
-        core's too, which is optimistic: launchers leave that in 16 bits.
+        Of matrix products. With fp8 they attain the same share of its peak as of that of 16
+        bits, which is optimistic. A fused attention core stays in 16 bits.
     """
 
     sequence_length: int

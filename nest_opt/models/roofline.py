@@ -25,11 +25,23 @@ def roofline_s(
     InstanceError
         If 32-bit products are asked for and their peak is not known.
     """
-    speeds = _speeds(accelerator, fp32)
-    busy = sum((_kernel_s(work, *speeds[work.kind]) for work in works), Fraction(0))
-    total = max(busy, len(works) * Fraction(accelerator.launch_s.value))
-    picoseconds = (2 * total * PS_PER_S + 1) // 2
+    launched = len(works) * Fraction(accelerator.launch_s.value)
+    return _rounded(max(_busy_s(works, accelerator, fp32), launched))
+
+
+def busy_s(works: Sequence[Work], accelerator: Accelerator) -> int | float | str:
+    """Return the time that kernels keep the accelerator busy, whenever they are launched."""
+    return _rounded(_busy_s(works, accelerator, fp32=False))
+
+
+def _rounded(seconds: Fraction) -> int | float | str:
+    picoseconds = (2 * seconds * PS_PER_S + 1) // 2
     return json_number(Decimal(picoseconds) / PS_PER_S)
+
+
+def _busy_s(works: Sequence[Work], accelerator: Accelerator, fp32: bool) -> Fraction:
+    speeds = _speeds(accelerator, fp32)
+    return sum((_kernel_s(work, *speeds[work.kind]) for work in works), Fraction(0))
 
 
 def _kernel_s(work: Work, flops_per_s: Fraction, bytes_per_s: Fraction) -> Fraction:
