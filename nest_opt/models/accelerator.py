@@ -53,6 +53,8 @@ class Accelerator:
         training runs, over the bytes that they would move if fused as `operations` has it.
     launch_s
         Time of the host to launch what a kernel of `operations` stands for.
+    call_s
+        Time of a collective inside a layer besides its steps and bytes.
     batch_s
         Time of a batch besides kernels and communication.
     fast_link_efficiency
@@ -78,6 +80,7 @@ class Accelerator:
     memory_efficiency: Figure
     elementwise_share: Figure
     launch_s: Figure
+    call_s: Figure
     batch_s: Figure
     fast_link_efficiency: Figure
     note: str = ""

@@ -178,20 +178,25 @@ def _profile(
     stash, kept = stash_bytes(spec, share, kind), checkpoint_bytes(spec, share, kind)
     peak = work_bytes(spec, share, kind)
     fp32 = training.element_bytes == 4
+    collectives = layer_collectives(spec, share, kind, accelerator)
+    calls = {
+        phase: sum(call["count"] for call in collectives if call["phase"] == phase)
+        for phase in ("forward", "backward")
+    }
     return {
         "microbatch": microbatch,
         "tp": configuration.tp,
         **({"cp": configuration.cp} if configuration.cp > 1 else {}),
         "ep": configuration.ep,
         "sp": configuration.sp,
-        "forward_s": roofline_s(work.forward, accelerator, fp32),
-        "backward_input_s": roofline_s(work.backward_input, accelerator, fp32),
+        "forward_s": roofline_s(work.forward, accelerator, fp32, calls["forward"]),
+        "backward_input_s": roofline_s(work.backward_input, accelerator, fp32, calls["backward"]),
         "backward_weight_s": roofline_s(work.backward_weight, accelerator, fp32),
         # A tied head holds a copy of the embedding's weight, on a stage without the embedding.
         "dense_parameters": counts.dense + tied,
         "expert_parameters": counts.expert,
         **({"tied_parameters": tied} if tied else {}),
-        "collectives": layer_collectives(spec, share, kind, accelerator),
+        "collectives": collectives,
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},
             **_selective(spec, accelerator, share, kind, work),

@@ -18,6 +18,7 @@ _UNITS = {
     "_bytes_per_s": ("GB/s", Decimal("1e9")),
     "_bytes": ("GB", Decimal("1e9")),
     "latency_s": ("us", Decimal("1e-6")),
+    "call_s": ("us", Decimal("1e-6")),
     "launch_s": ("us", Decimal("1e-6")),
     "batch_s": ("ms", Decimal("1e-3")),
     "unit": ("devices", Decimal(1)),

@@ -13,12 +13,13 @@ PS_PER_S = 10**12
 
 
 def roofline_s(
-    works: Sequence[Work], accelerator: Accelerator, fp32: bool = False
+    works: Sequence[Work], accelerator: Accelerator, fp32: bool = False, calls: int = 0
 ) -> int | float | str:
     """Return the time of kernels in a row, in seconds rounded half up to picoseconds.
 
     Each takes the longer of its FLOPs and its bytes at what its kind of kernel
-    attains; all together take no less than the host needs to launch them.
+    attains; all together take no less than the host needs to launch them. To that
+    come calls of collectives, by what each takes whatever its bytes and ranks.
 
     Raises
     ------
@@ -26,7 +27,8 @@ def roofline_s(
         If 32-bit products are asked for and their peak is not known.
     """
     launched = len(works) * Fraction(accelerator.launch_s.value)
-    return _rounded(max(_busy_s(works, accelerator, fp32), launched))
+    called = calls * Fraction(accelerator.call_s.value)
+    return _rounded(max(_busy_s(works, accelerator, fp32), launched) + called)
 
 
 def busy_s(works: Sequence[Work], accelerator: Accelerator) -> int | float | str:
