@@ -319,9 +319,14 @@ def _expert_parallel(row: Row, data: int) -> int:
 
 
 def _virtual_stages(row: Row, layers: int, pp: int) -> int:
-    """Return v: as stated, or of interleaved schedules without one the least that divides."""
+    """Return v: as stated, or of interleaved schedules without one the least that divides.
+
+    1 where chunks would be unequal, which interleaving here does not take.
+    """
     if row["vpp"].isdigit():
-        return int(row["vpp"])
+        chunks = pp * int(row["vpp"])
+        even = layers % chunks == 0 or (layers + 2) % chunks == 0
+        return int(row["vpp"]) if even else 1
     if row["vpp"].startswith("max"):
         return (layers + 2) // pp
     if "interleaved" in row["schedule"] and pp > 1 and layers % pp == 0:

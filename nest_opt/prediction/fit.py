@@ -153,6 +153,12 @@ class Fitting(Generic[Run]):
         assert best is not None
         return Fit(best[1], best[0], int(np.count_nonzero(weights)))
 
+    def times(self, shares: Shares) -> tuple[float, ...]:
+        """Return the runs' times with shares, interpolated between the nodes."""
+        first = interpolation((shares.product,), self._products)[0]
+        second = interpolation((shares.elementwise,), self._elementwise)[0]
+        return tuple(np.einsum("n,rnm,m->r", first, self._at_nodes, second).tolist())
+
     def held_out(self) -> dict[str, tuple[Fit, tuple[float, ...]]]:
         """Return for each source the fit to all others, and its own rows' times by that.
 
