@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from cli_running import run
+from cli_running import run, run_json
 
 from nest_opt import InstanceError, RunConfiguration
 from nest_opt.prediction.fit import (
@@ -163,11 +163,13 @@ def test_accelerators_are_fitted_apart(tmp_path: Path) -> None:
 
 def test_the_command_prints_constants_and_errors(tmp_path: Path) -> None:
     """Shares and the sources are in the table; a wrong file ends with exit code 2."""
-    path = table(tmp_path, TABLE)
+    path = table(tmp_path, TABLE.rpartition("two")[0])
     result = run("fit", str(path))
     assert result.exit_code == 0
     assert "a100-80: product_share 0." in result.output
-    assert run("fit", str(path), "--json").exit_code == 0
+    (found,) = run_json("fit", str(path))["accelerators"]
+    assert [source["runs"] for source in found["sources"]] == [1]
+    assert found["sources"][0]["median_error_by_the_others"] is None
     path.write_text("nothing\n", encoding="utf-8")
     refused = run("fit", str(path))
     assert refused.exit_code == 2

@@ -24,7 +24,7 @@ from nest_opt.models.collectives import layer_collectives
 from nest_opt.models.memory import PLAIN_MEMORY, MemoryRules
 from nest_opt.models.operations import ELEMENT_BYTES, LayerWork, Work, core_kernels, layer_work
 from nest_opt.models.parameters import parameters_per_rank, tied_parameters_per_rank
-from nest_opt.models.roofline import roofline_s
+from nest_opt.models.roofline import busy_s, layer_s
 from nest_opt.models.share import Attention, ContextParallel, Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
 from nest_opt.models.weight import Weight
@@ -179,19 +179,18 @@ def _profile(
     peak = work_bytes(spec, share, kind)
     fp32 = training.element_bytes == 4
     collectives = layer_collectives(spec, share, kind, accelerator)
-    calls = {
-        phase: sum(call["count"] for call in collectives if call["phase"] == phase)
+    calls = [
+        sum(call["count"] for call in collectives if call["phase"] == phase)
         for phase in ("forward", "backward")
-    }
+    ]
+    times = layer_s(work, accelerator, (calls[0], calls[1]), fp32)
     return {
         "microbatch": microbatch,
         "tp": configuration.tp,
         **({"cp": configuration.cp} if configuration.cp > 1 else {}),
         "ep": configuration.ep,
         "sp": configuration.sp,
-        "forward_s": roofline_s(work.forward, accelerator, fp32, calls["forward"]),
-        "backward_input_s": roofline_s(work.backward_input, accelerator, fp32, calls["backward"]),
-        "backward_weight_s": roofline_s(work.backward_weight, accelerator, fp32),
+        **dict(zip(("forward_s", "backward_input_s", "backward_weight_s"), times, strict=True)),
         # A tied head holds a copy of the embedding's weight, on a stage without the embedding.
         "dense_parameters": counts.dense + tied,
         "expert_parameters": counts.expert,
@@ -229,7 +228,7 @@ def _selective(
         "selective": {
             "stash_bytes": ceil(kept),
             "work_bytes": ceil(work_bytes(spec, share, kind)) + max(0, ceil(stash) - ceil(kept)),
-            "repeated_forward_s": roofline_s(forward, accelerator),
+            "repeated_forward_s": busy_s(forward, accelerator),
         }
     }
 

@@ -6,37 +6,49 @@ from fractions import Fraction
 
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator
-from nest_opt.models.operations import Kernel, Work
+from nest_opt.models.operations import Kernel, LayerWork, Work
 from nest_opt.problem.base import json_number
 
 PS_PER_S = 10**12
 
 
-def roofline_s(
-    works: Sequence[Work], accelerator: Accelerator, fp32: bool = False, calls: int = 0
-) -> int | float | str:
-    """Return the time of kernels in a row, in seconds rounded half up to picoseconds.
+def layer_s(
+    work: LayerWork, accelerator: Accelerator, calls: tuple[int, int], fp32: bool = False
+) -> tuple[int | float | str, ...]:
+    """Return a layer's forward, input gradient and weight gradient times in seconds.
 
-    Each takes the longer of its FLOPs and its bytes at what its kind of kernel
-    attains; all together take no less than the host needs to launch them. To that
-    come calls of collectives, by what each takes whatever its bytes and ranks.
+    Each kernel takes the longer of its FLOPs and its bytes at what its kind
+    attains, and each call of a collective what it takes whatever its bytes and
+    ranks. The host launches kernels ahead of the accelerator: where a layer's
+    launches, both passes together, take longer than its kernels, they are its time.
+
+    Parameters
+    ----------
+    calls
+        Of collectives, in the forward and in the backward pass.
 
     Raises
     ------
     InstanceError
         If 32-bit products are asked for and their peak is not known.
     """
-    launched = len(works) * Fraction(accelerator.launch_s.value)
-    called = calls * Fraction(accelerator.call_s.value)
-    return _rounded(max(_busy_s(works, accelerator, fp32), launched) + called)
+    passes = (work.forward, work.backward_input, work.backward_weight)
+    called = Fraction(accelerator.call_s.value)
+    busy = [
+        _busy_s(works, accelerator, fp32) + count * called
+        for works, count in zip(passes, (*calls, 0), strict=True)
+    ]
+    launched = [len(works) * Fraction(accelerator.launch_s.value) for works in passes]
+    return tuple(map(_rounded, launched if sum(launched) > sum(busy) else busy))
 
 
 def busy_s(works: Sequence[Work], accelerator: Accelerator) -> int | float | str:
-    """Return the time that kernels keep the accelerator busy, whenever they are launched."""
+    """Return the time that kernels keep the accelerator busy, in seconds."""
     return _rounded(_busy_s(works, accelerator, fp32=False))
 
 
 def _rounded(seconds: Fraction) -> int | float | str:
+    """Return seconds rounded half up to picoseconds."""
     picoseconds = (2 * seconds * PS_PER_S + 1) // 2
     return json_number(Decimal(picoseconds) / PS_PER_S)
 
