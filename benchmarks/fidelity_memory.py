@@ -2,9 +2,9 @@
 
     python benchmarks/fidelity_memory.py [--write]
 
-Reads `facts/published_runs.csv` in the folder of public data (NEST_OPT_DATA, or
-../shared/data). Prints a line for each run and a table for each source; `--write` puts the
-tables into docs/fidelity.md and draws docs/figures/fidelity_memory.svg with its CSV.
+Reads `facts/published_runs.csv` in the folder of public data (NEST_OPT_DATA). Prints a
+line for each run and a table for each source; `--write` puts the tables into
+docs/fidelity.md and draws docs/figures/fidelity_memory.svg with its CSV.
 
 A run is stated as its source states it; what a source leaves open is filled in here, with the
 reason beside it. Nothing is fitted: constants are those of the package, whose sources are

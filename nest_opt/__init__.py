@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nest_opt.memory_front import FrontResult, front
     from nest_opt.plan.graph_plan import GraphPlan
     from nest_opt.plan.plan import Plan
+    from nest_opt.plan.rank_map import RankMap, rank_map
     from nest_opt.prediction.predict import Prediction, predict
     from nest_opt.prediction.run import RunConfiguration
     from nest_opt.problem import Problem
@@ -51,6 +52,7 @@ __all__ = [
     "PlanError",
     "Prediction",
     "Problem",
+    "RankMap",
     "RunConfiguration",
     "SolveResult",
     "VerifyResult",
@@ -62,6 +64,7 @@ __all__ = [
     "front",
     "improve",
     "predict",
+    "rank_map",
     "register",
     "solve",
     "verify",
@@ -80,6 +83,7 @@ _HOMES = {
     "nest_opt.plan.graph_plan": ("GraphPlan",),
     "nest_opt.errors": ("CertificateError", "InstanceError", "NestOptError", "PlanError"),
     "nest_opt.plan.plan": ("Plan",),
+    "nest_opt.plan.rank_map": ("RankMap", "rank_map"),
     "nest_opt.prediction.predict": ("Prediction", "predict"),
     "nest_opt.prediction.run": ("RunConfiguration",),
     "nest_opt.problem": ("Problem",),

@@ -111,7 +111,7 @@ def _without(value: str, item: Any) -> Any:
 
 
 def _fewer_devices(data: Data) -> Iterator[Data]:
-    network_levels = data["cluster"]["network"]["levels"]
+    network_levels = data["cluster"]["network"].get("levels", [])
     places = prod(level["size"] for level in network_levels)
     count = data["cluster"]["devices"][0]["count"]
     for number, level in enumerate(network_levels):
@@ -250,7 +250,7 @@ def _plainer_numbers(data: Data) -> Iterator[Data]:
             smaller = deepcopy(data)
             smaller["job"]["global_batch"] = batch // divisor
             yield smaller
-    network_levels = data["cluster"]["network"]["levels"]
+    network_levels = data["cluster"]["network"].get("levels", [])
     if any(level["latency_s"] for level in network_levels):
         smaller = deepcopy(data)
         for level in smaller["cluster"]["network"]["levels"]:

@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "cli.md"
 _SAMPLE = re.compile(r"(?<=```console\n)(.*?)(?=```)", re.DOTALL)
 _COMMAND = re.compile(r"^\$ nest-opt (.*)\n", re.MULTILINE)
 # A file that the samples read.
-_FILE = re.compile(r"<!-- file: (\S+) -->\n```(?:json|python)\n(.*?)```", re.DOTALL)
+_FILE = re.compile(r"<!-- file: (\S+) -->\n```(?:json|python|text)\n(.*?)```", re.DOTALL)
 
 
 def samples() -> list[tuple[str, str]]:

@@ -1,8 +1,9 @@
 """Longest paths of a pipeline's dependency graph, found the slow way, for the tests of schedules.
 
-Written apart from `nest_opt.simulate`: it reads the orders of the devices
-alone, lists every dependency as an edge and relaxes all edges until nothing
-changes (Bellman and Ford), so that it needs no order to visit them in.
+Written apart from `nest_opt.simulate`: it numbers each device's operations by
+the steps of the papers, lists every dependency as an edge and relaxes all edges
+until nothing changes (Bellman and Ford), so that it needs no order to visit
+them in.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +23,29 @@ def data_edges(rounds: int, stages: int, split: bool) -> list[tuple[Node, Node]]
         if split:
             edges += [(("B", j, s), ("W", j, s)) for s in range(stages)]
     return edges
+
+
+def steps(name: str, p: int, m: int, v: int = 1) -> list[list[tuple[str, int, int]]]:
+    """Return the orders of 1F1B, interleaved 1F1B or ZB-H1: (kind, microbatch, chunk).
+
+    Each is laid on a grid: step k has the k-th forward and, `ahead` steps
+    later, the k-th backward of a device; under ZB-H1 device i has there also
+    W of i microbatches before, and what is left of those after all.
+    """
+    orders = []
+    for i in range(p):
+        ahead = 2 * (p - 1 - i) + (v - 1) * p if name == "interleaved" else p - 1 - i
+        ahead = min(ahead, m * v)
+        placed: list[tuple[int, int, tuple[str, int, int]]] = []
+        for k in range(m * v):
+            # The k-th of p microbatches in turn on each of v chunks.
+            j, c = (k // (p * v) * p + k % p, k // p % v) if name == "interleaved" else (k, 0)
+            back = "B" if name == "zb-h1" else "BW"
+            placed += [(k, 0, ("F", j, c)), (k + ahead, 1, (back, j, v - 1 - c))]
+            if name == "zb-h1":
+                placed.append((min(k + i, m - 1) + ahead, 2 + k, ("W", j, 0)))
+        orders.append([operation for _, _, operation in sorted(placed)])
+    return orders
 
 
 def finish_times(

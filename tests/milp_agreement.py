@@ -179,7 +179,7 @@ def programs_know(problem: Problem) -> bool:
     Where stages choose, ZeRO is 1 at the most, and one port leaves each group.
     """
     return not problem.search.per_stage or (
-        problem.cluster.network.collectives == "flat"
+        getattr(problem.cluster.network, "collectives", "flat") == "flat"
         and all(max(zero.dense, zero.expert, zero.instances) <= 1 for zero in problem.zeros)
     )
 

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from cli_page import PAGE, ROOT
@@ -14,11 +15,13 @@ from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.files import read_plan
 from nest_opt.problem.files import read_problem
 from nest_opt.problem.job import OBJECTIVES, Objective
-from nest_opt.problem.schedule import ONE_F_ONE_B
+from nest_opt.problem.schedule import ONE_F_ONE_B, SCHEDULES, ScheduleName
 from nest_opt.simulate import peak_in_flight
 from nest_opt.simulate.plan import simulate_plan
 
 PROBLEM = ROOT / "instances" / "tiny" / "spread-pitch-wins.json"
+THIRTY_LAYERS = ROOT / "instances" / "tiny" / "thirty-layers-on-four-stages.json"
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
@@ -58,6 +61,10 @@ def test_json_has_the_simulation(plan_path: Path) -> None:
     ]
     peaks = tuple(stage["peak_in_flight"] for stage in data["stages"])
     assert peaks == peak_in_flight(found.schedule)
+    assert data["peak_in_flight"] == max(peaks)
+    assert data["span_ps"] == str(found.span_ps)
+    assert data["bubble_rate"] == pytest.approx(sum(found.bubble_rate) / len(peaks))
+    assert (data["hops"], data["sync"]) == ("blocking", "stage")
     assert "simulation" not in run_json("verify", plan_path)
 
 
@@ -107,3 +114,79 @@ def test_too_many_operations_are_refused(plan_path: Path) -> None:
     assert "found 25,165,824 operations" in told.stderr
     assert "at most 1,048,576 are run" in told.stderr
     assert run("verify", plan_path).exit_code == 0
+
+
+def test_hops_and_syncs_may_overlap(plan_path: Path) -> None:
+    """The run is the simulator's with the same choice, which report, JSON and timeline name."""
+    plan = read_plan(plan_path)
+    costs, placement = Costs(plan.problem), plan.placement()
+    found = simulate_plan(
+        costs, placement, evaluate(costs, placement), hops="delay", sync="gradients"
+    )
+    options = ("--simulate", "--hops", "delay", "--sync", "gradients")
+    data = run_json("verify", plan_path, *options)["simulation"]
+    assert (data["hops"], data["sync"]) == ("delay", "gradients")
+    assert data["iteration_ps"] == str(found.iteration_ps)
+    blocking = run_json("verify", plan_path, "--simulate")["simulation"]
+    assert found.iteration_ps < int(blocking["iteration_ps"])
+    text = run("verify", plan_path, *options, width=120).stdout
+    assert "delay: data is under way" in text
+    assert "gradients: a stage's begins with its last gradients" in text
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_timelines_are_written(tmp_path: Path, schedule: ScheduleName) -> None:
+    """Of every schedule: a file has each event and sync, the picture a box for each of them."""
+    plan_path, data_path, picture = (tmp_path / name for name in ("p.json", "t.json", "t.svg"))
+    options = ("--fix", f"schedule={schedule}", "--fix", "chunks=2", "--fix", "pp=2")
+    assert run("solve", THIRTY_LAYERS, *options, "-o", plan_path).exit_code == 0
+    files = ("--timeline", data_path, "--timeline", picture)
+    result = run("verify", plan_path, "--simulate", "--no-bounds", *files, width=400)
+    assert f"written     {data_path}, {picture}" in result.stdout
+    plan = read_plan(plan_path)
+    costs, placement = Costs(plan.problem), plan.placement()
+    found = simulate_plan(costs, placement, evaluate(costs, placement))
+    data = json.loads(data_path.read_text())
+    assert (data["format"], data["version"]) == ("nest-opt-timeline", 1)
+    assert (data["schedule"], data["rounds"]) == (schedule, found.schedule.rounds)
+    assert data["iteration_ps"] == str(found.iteration_ps)
+    for device, timeline, syncs in zip(data["devices"], found.timelines, found.syncs, strict=True):
+        assert [
+            (e["kind"], e["microbatch"], e["chunk"], int(e["start_ps"]), int(e["end_ps"]))
+            for e in device["events"]
+        ] == [(e.kind, e.microbatch, e.chunk, e.start_ps, e.end_ps) for e in timeline]
+        assert [int(e["receive_ps"]) for e in device["events"]] == [e.receive_ps for e in timeline]
+        assert [(s["chunk"], int(s["start_ps"]), int(s["end_ps"])) for s in device["syncs"]] == [
+            tuple(sync) for sync in syncs
+        ]
+    titles = [title.text or "" for title in ElementTree.parse(picture).iter(f"{SVG}title")]
+    events = sum(map(len, found.timelines))
+    assert sum(" of microbatch " in t and not t.startswith("receive") for t in titles) == events
+    shown = [sync for syncs in found.syncs for sync in syncs if sync.end_ps > sync.start_ps]
+    assert sum(t.startswith("sync of chunk") for t in titles) == len(shown)
+
+
+def test_timelines_that_cannot_be_are_refused(plan_path: Path) -> None:
+    """Another kind of file, the plan's own, too many operations, and options of no simulation."""
+    folder = plan_path.parent
+    for name, message in (
+        ("t.png", "--timeline: found .*t.png, a name that ends in .json or .svg is needed"),
+        ("plan.json", "is the input file itself"),
+        ("no/t.svg", "no directory .*: create it first"),
+    ):
+        told = run("verify", plan_path, "--simulate", "--timeline", folder / name)
+        assert told.exit_code == 2
+        assert re.search(message, told.stderr), name
+    for option in (("--timeline", folder / "t.svg"), ("--hops", "delay"), ("--sync", "stage")):
+        told = run("verify", plan_path, *option)
+        assert told.exit_code == 2
+        assert f"{option[0]}: found without --simulate" in told.stderr
+    data = json.loads(plan_path.read_text())
+    data["problem"]["job"]["global_batch"] *= 2**10
+    del data["objective"]
+    plan_path.write_text(json.dumps(data))
+    files = ("--timeline", folder / "t.json", "--timeline", folder / "t.svg")
+    told = run("verify", plan_path, "--simulate", "--no-bounds", *files)
+    assert told.exit_code == 2
+    assert "found 24,576 operations, at most 20,000 are drawn" in told.stderr
+    assert not (folder / "t.json").exists()

@@ -89,6 +89,11 @@ def _inner_stages_beside_experts(data: dict[str, Any]) -> None:
     data["search"]["ep"] = [1, 2]
 
 
+def _inner_stages_beside_contexts(data: dict[str, Any]) -> None:
+    _inner_stages(data)
+    data["search"]["cp"] = [1, 2]
+
+
 def _heads(data: dict[str, Any]) -> None:
     data["model"]["attention_heads"] = 3
     data["search"]["tp"] = [1, 2]
@@ -157,8 +162,14 @@ CASES: list[tuple[str, str, Alter, Callable[[Plan], bool]]] = [
     ),
     (
         "megatron",
-        "stages are outermost in the order of ranks where ep may exceed 1",
+        "stages are outermost in the order of ranks where cp or ep may exceed 1",
         _inner_stages_beside_experts,
+        lambda p: p.order == "pp-inner",
+    ),
+    (
+        "megatron",
+        "stages are outermost in the order of ranks where cp or ep may exceed 1",
+        _inner_stages_beside_contexts,
         lambda p: p.order == "pp-inner",
     ),
     ("megatron", "tp divides the attention heads", _heads, lambda p: p.tp == 2),

@@ -1,6 +1,8 @@
 """The closed forms of `docs/schedules.md` on uneven stages, against the simulator."""
 
+import csv
 import random
+from pathlib import Path
 
 import pytest
 import schedule_formulas as formulas
@@ -10,6 +12,8 @@ from random_schedules import with_schedules
 
 from nest_opt import Problem, solve
 from nest_opt.plan.evaluate import GATHERED, Costs, evaluate
+from nest_opt.problem.job import OBJECTIVES
+from nest_opt.problem.schedule import SCHEDULES
 from nest_opt.problem.validation import build
 from nest_opt.simulate import (
     StageTimes,
@@ -23,6 +27,7 @@ from nest_opt.simulate import (
 )
 from nest_opt.simulate.plan import simulate_plan, stage_times
 
+ROOT = Path(__file__).resolve().parent.parent
 CASES = 1500
 
 
@@ -217,3 +222,20 @@ def test_simulated_plans_of_the_artifact_model() -> None:
         assert time.backward_input_ps == stage.time_terms_ps["backward path"]
         assert time.sync_ps == stage.sync_ps
     assert simulate_plan(costs, placement, evaluation).iteration_ps > 0
+
+
+def test_the_page_has_the_data_of_its_figure() -> None:
+    """Each row of the figure's data, of every sort, schedule and objective, is in a table."""
+    page = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
+    with (ROOT / "docs" / "figures" / "closed_forms.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    keys = {(row["plans"], row["schedule"], row["objective"]) for row in rows}
+    assert len(keys) == len(rows) == 3 * len(SCHEDULES) * len(OBJECTIVES)
+    for row in rows:
+        share = {name: float(row[name]) for name in ("least", "low", "median", "high", "most")}
+        assert sorted(share.values()) == list(share.values())
+        ends = " | ".join(f"{share[name]:+.1%}" for name in ("least", "median", "most"))
+        labels = " | ".join((row["plans"], row["schedule"], row["objective"], row["cases"]))
+        lines = [line for line in page.splitlines() if line.startswith(f"| {labels} | ")]
+        assert len(lines) == 1, labels
+        assert ends in lines[0]

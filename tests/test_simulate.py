@@ -1,21 +1,23 @@
-"""The simulator of pipeline schedules: published rates, closed forms, longest paths."""
+"""The simulator of pipeline schedules: closed forms, longest paths, syncs, errors."""
 
-import csv
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from longest_path import Node, finish_times
+from longest_path import Node, finish_times, steps
 
 from nest_opt.errors import ScheduleError
 from nest_opt.simulate import (
+    HOPS,
+    SYNC_STARTS,
+    Hops,
     Operation,
     Schedule,
-    Simulation,
     StageTimes,
+    Sync,
     gpipe,
     interleaved,
     one_f_one_b,
@@ -25,8 +27,8 @@ from nest_opt.simulate import (
     zb_h1,
     zb_h2,
 )
-from nest_opt.simulate.simulator import Hops
 
+Orders = Sequence[Sequence[tuple[str, int, int]]]
 PLAIN: dict[str, Callable[[int, int], Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
@@ -38,82 +40,6 @@ PLAIN: dict[str, Callable[[int, int], Schedule]] = {
 def uniform(schedule: Schedule, f: int, b: int, w: int, hop: int = 0) -> list[StageTimes]:
     """Return equal times for all stages."""
     return [StageTimes(f, b, w, hop, hop)] * schedule.stages
-
-
-def rate(simulation: Simulation, compute: int) -> float:
-    """Return the bubble rate of Qi et al.: (cost - m (F + B + W)) / cost, cost the longest span."""
-    return 1 - compute / simulation.span_ps
-
-
-# Two rows each of tables 9 and 5 of Qi et al. 2023 (arXiv:2401.10241): the 1.5B model, 22 layers on
-# p = 8, and the 28.3B model, 62 layers on p = 32. Times are in microseconds.
-# (p, m, v, (T_F, T_B, T_W, T_comm), rate by schedule)
-CITED = (
-    (8, 24, 3, (18522, 18086, 9337, 601), (0.2431, 0.1055, 0.1585, 0.1083)),
-    (32, 256, 2, (10402, 10248, 7698, 460), (0.1352, 0.0624, 0.0594, 0.0257)),
-)
-Case = tuple[int, int, int, tuple[int, int, int, int], tuple[float, float, float, float]]
-RATES = ("1F1B", "1F1B-I", "ZB-H1", "ZB-H2")
-
-
-def check_published(case: Case) -> None:
-    """Reproduce a row's four bubble rates to the printed digits."""
-    p, m, v, (f, b, w, hop), published = case
-    # Chunks take a v-th of a stage: everything times v keeps the numbers whole.
-    compute = m * (f + b + w)
-    for build, found in ((one_f_one_b, published[0]), (zb_h1, published[2]), (zb_h2, published[3])):
-        schedule = build(p, m)
-        simulation = simulate(schedule, uniform(schedule, f, b, w, hop), hops="delay")
-        assert rate(simulation, compute) == pytest.approx(found, abs=0.00005001)
-    schedule = interleaved(p, m, v)
-    times = uniform(schedule, f, b, w, v * hop)
-
-    def later_in_its_group(maker: Node, user: Node) -> bool:
-        """Whether this passes between chunks, of another than the first of S microbatches."""
-        return maker[2] // p != user[2] // p and user[1] % p > 0
-
-    ends = finish_times(
-        schedule.orders,
-        v,
-        lambda node: f if node[0] == "F" else b + w,
-        lambda maker, user: v * hop,
-        blocking=False,
-        dropped=later_in_its_group,
-    )
-    assert 1 - v * compute / max(ends.values()) == pytest.approx(published[1], abs=0.00005001)
-    # If all wait it takes S hops more.
-    complete = simulate(schedule, times, hops="delay").compute_ps
-    assert complete == max(ends.values()) + p * v * hop
-
-
-@pytest.mark.parametrize("case", CITED, ids=["1.5B", "28.3B"])
-def test_cited_rows_of_the_zero_bubble_paper(case: Case) -> None:
-    """Hops that only delay give the published bubble rates to the printed digits.
-
-    That of interleaved 1F1B needs, as its authors' program has it, that only
-    the first of each S microbatches waits for its transfer between chunks.
-    """
-    check_published(case)
-
-
-def test_all_rows_of_the_zero_bubble_paper(shared_data: Path) -> None:
-    """The same holds for all 12 settings of table 5."""
-    path = shared_data / "facts" / "published_schedule_timings.csv"
-    if not path.is_file():
-        pytest.skip(f"published timings not found at {path}")
-    cases: dict[tuple[int, int, int], dict[str, float]] = defaultdict(dict)
-    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-        if row["source"].startswith("Zero Bubble") and row["table"] in ("Table 5", "Table 9"):
-            p, m = int(row["p"]), int(row["m"])
-            cases[p, m, (int(row["layers"]) + 2) // p][row["quantity"]] = float(row["value"])
-    assert len(cases) == 12
-    for (p, m, v), values in cases.items():
-        f, b, w, hop = (
-            round(1000 * values[name])
-            for name in ("T_F", "T_B (input grad)", "T_W (weight grad)", "T_comm")
-        )
-        rates = [values[f"theoretical bubble rate {name}"] for name in RATES]
-        check_published((p, m, v, (f, b, w, hop), (rates[0], rates[1], rates[2], rates[3])))
 
 
 SHAPES = [(1, 1), (1, 4), (2, 2), (2, 7), (3, 2), (4, 1), (4, 4), (4, 8), (5, 12), (8, 24)]
@@ -147,6 +73,35 @@ def test_uniform_zero_bubble(p: int, m: int) -> None:
         assert h2.span_ps == m * (f + b + w) + (p - 1) * (f + b - 2 * w)
 
 
+def test_uniform_stages_take_the_closed_forms() -> None:
+    """Whatever p, m, v, F, B, W and hops that delay: times to the picosecond, 60 of each schedule.
+
+    Qi et al. 2023 (arXiv:2401.10241), table 2, and Narayanan et al. 2021 (arXiv:2104.04473),
+    section 2.2; the hops are those that the rates of Qi et al., table 5, contain.
+    """
+    rng = random.Random(0)
+    for _ in range(60):
+        p, v, w = rng.randint(1, 8), rng.randint(1, 4), rng.randint(0, 10**6)
+        f, b = rng.randint(w, 10**7), rng.randint(w, 10**7)
+        m, t = p * rng.randint(2, 4), f + b + w
+        # Longer hops than that outlast what a device has to do meanwhile.
+        c = rng.randint(0, w // 2)
+
+        def took(schedule: Schedule, hop: int, times: tuple[int, int, int] = (f, b, w)) -> int:
+            return simulate(schedule, uniform(schedule, *times, hop), hops="delay").span_ps
+
+        for hop in (0, c):
+            assert took(gpipe(p, m), hop) == (m + p - 1) * t + 2 * (p - 1) * hop
+            hops = max(0, 2 * (p - 1) * (m // p + 1) - 2) if p > 1 else 0
+            assert took(one_f_one_b(p, m), hop) == (m + p - 1) * t + hops * hop
+            wrapped = 2 * p * v - 2 if p > 1 else 0
+            assert took(interleaved(p, m, v), hop) == (m * v + p - 1) * t + wrapped * hop
+            filled = m * t + (p - 1) * (f + b - w)
+            assert took(zb_h1(p, m), hop) == filled + 4 * (p - 1) * hop
+            twice = m * t + (p - 1) * (f + b - 2 * w)
+            assert took(zb_h2(p, m), hop) == twice + 2 * (p - 1) * hop
+
+
 @pytest.mark.parametrize(("p", "m"), [shape for shape in SHAPES if shape[1] % shape[0] == 0])
 @pytest.mark.parametrize("v", [1, 2, 3])
 def test_uniform_interleaved(p: int, m: int, v: int) -> None:
@@ -178,49 +133,63 @@ def test_peak_bytes() -> None:
         peak_stash_bytes(one_f_one_b(3, 5), [1, 2])
 
 
-def random_case(seed: int) -> tuple[Schedule, list[StageTimes], Hops]:
-    """Return a schedule with uneven times; some of them 0."""
+def random_case(seed: int, *names: str) -> tuple[Schedule, list[StageTimes], Hops]:
+    """Return one of some schedules, of all if none is named, with uneven times, some of them 0."""
     rng = random.Random(seed)
     p, v = rng.randint(1, 5), rng.randint(1, 3)
-    if rng.random() < 0.4:
+    name = rng.choice(names or (*PLAIN, "interleaved"))
+    if name == "interleaved":
         schedule = interleaved(p, p * rng.randint(1, 3), v)
     else:
-        schedule = PLAIN[rng.choice(tuple(PLAIN))](p, rng.randint(1, 9))
+        schedule = PLAIN[name](p, rng.randint(1, 9))
     top = rng.choice((1, 5, 100))
     times = [
         StageTimes(*(rng.randint(0, top) for _ in range(3)), *(rng.randint(0, top) for _ in "ab"))
         for _ in range(schedule.stages)
     ]
-    return schedule, times, rng.choice(("blocking", "delay"))
+    return schedule, times, rng.choice(HOPS)
 
 
-def test_every_event_is_a_longest_path() -> None:
-    """On 1200 uneven pipelines each operation ends where relaxing all dependencies puts it."""
+def found_and_expected(
+    schedule: Schedule, times: list[StageTimes], hops: Hops, orders: Orders
+) -> tuple[dict[Node, int], dict[Node, int]]:
+    """Return when each operation ends in the simulator and by relaxing all dependencies."""
+
+    def work(node: Node) -> int:
+        t = times[node[2]]
+        parts = {"F": t.forward_ps, "B": t.backward_input_ps, "W": t.backward_weight_ps}
+        return parts["B"] + parts["W"] if node[0] == "BW" else parts[node[0]]
+
+    def hop(maker: Node, user: Node) -> int:
+        return times[user[2]].hop_in_ps if user[0] == "F" else times[user[2]].hop_out_ps
+
+    found = {
+        (event.kind, event.microbatch, event.chunk * schedule.devices + event.device): event.end_ps
+        for timeline in simulate(schedule, times, hops=hops).timelines
+        for event in timeline
+    }
+    return found, finish_times(orders, schedule.chunks, work, hop, blocking=hops == "blocking")
+
+
+def test_uneven_pipelines_are_longest_paths() -> None:
+    """On 1,200 uneven pipelines of three schedules, orders and dependencies written apart."""
     seen = defaultdict(int)
     for seed in range(1200):
-        schedule, times, hops = random_case(seed)
-        p = schedule.devices
-
-        def work(node: Node, times: list[StageTimes] = times) -> int:
-            t = times[node[2]]
-            parts = {"F": t.forward_ps, "B": t.backward_input_ps, "W": t.backward_weight_ps}
-            return parts["B"] + parts["W"] if node[0] == "BW" else parts[node[0]]
-
-        def hop(maker: Node, user: Node, times: list[StageTimes] = times) -> int:
-            return times[user[2]].hop_in_ps if user[0] == "F" else times[user[2]].hop_out_ps
-
-        expected = finish_times(
-            schedule.orders, schedule.chunks, work, hop, blocking=hops == "blocking"
-        )
-        found = {
-            (event.kind, event.microbatch, event.chunk * p + event.device): event.end_ps
-            for timeline in simulate(schedule, times, hops=hops).timelines
-            for event in timeline
-        }
+        schedule, times, hops = random_case(seed, "1f1b", "interleaved", "zb-h1")
+        orders = steps(schedule.name, schedule.devices, schedule.rounds, schedule.chunks)
+        found, expected = found_and_expected(schedule, times, hops, orders)
         assert found == expected, (seed, schedule.name)
         seen[schedule.name, hops] += 1
-    assert len(seen) == 10
-    assert min(seen.values()) >= 50
+    assert len(seen) == 6
+    assert min(seen.values()) >= 150
+
+
+def test_the_other_schedules_are_longest_paths() -> None:
+    """Under GPipe and ZB-H2 too each operation ends where relaxing all dependencies puts it."""
+    for seed in range(300):
+        schedule, times, hops = random_case(seed, "gpipe", "zb-h2")
+        found, expected = found_and_expected(schedule, times, hops, schedule.orders)
+        assert found == expected, (seed, schedule.name)
 
 
 def test_timelines_keep_the_order_and_never_overlap() -> None:
@@ -238,7 +207,7 @@ def test_timelines_keep_the_order_and_never_overlap() -> None:
         assert {busy + bubble for busy, bubble in idle} == {simulation.compute_ps}
 
 
-def test_sync_starts_with_the_last_gradient() -> None:
+def test_a_sync_starts_after_the_last_gradient() -> None:
     """A stage's sync starts after its last W; chunks sync in turn beside the other operations."""
     schedule = one_f_one_b(2, 1)
     times = [StageTimes(1, 1, 1, sync_ps=2), StageTimes(1, 1, 1, sync_ps=5)]
@@ -249,7 +218,38 @@ def test_sync_starts_with_the_last_gradient() -> None:
     chunks = interleaved(1, 1, 2)
     # Chunk 1 is done at 6 and syncs until 13, while chunk 0 goes on until 8.
     times = [StageTimes(2, 1, 1, sync_ps=3), StageTimes(2, 1, 1, sync_ps=7)]
-    assert simulate(chunks, times).sync_end_ps == (16,)
+    assert simulate(chunks, times).syncs == ((Sync(1, 6, 13), Sync(0, 13, 16)),)
+
+
+def test_a_sync_may_wait_for_the_device_or_overlap_the_last_backward() -> None:
+    """It starts after all operations, or with the last backward, and ends no earlier than it."""
+    chunks = interleaved(1, 1, 2)
+    times = [StageTimes(2, 1, 1, sync_ps=3), StageTimes(2, 1, 1, sync_ps=7)]
+    assert simulate(chunks, times, sync="device").syncs == ((Sync(1, 8, 15), Sync(0, 15, 18)),)
+    # Chunk 1 has its last backward from 4 to 6.
+    assert simulate(chunks, times, sync="gradients").syncs == ((Sync(1, 4, 11), Sync(0, 11, 14)),)
+    short = [StageTimes(2, 1, 1, sync_ps=1)] * 2
+    assert simulate(chunks, short, sync="gradients").sync_end_ps == (8,)
+    # W alone is what it overlaps where it is apart, and not what a device receives before it.
+    split = simulate(zb_h1(1, 2), [StageTimes(5, 5, 4, sync_ps=6)], sync="gradients")
+    assert split.syncs == ((Sync(0, 24, 30),),)
+    received = [StageTimes(1, 2, 2, hop_out_ps=10, sync_ps=4), StageTimes(1, 1)]
+    assert simulate(one_f_one_b(2, 1), received, sync="gradients").syncs[0] == (Sync(0, 13, 17),)
+
+
+def test_less_overlap_is_never_faster() -> None:
+    """A batch with syncs that overlap more ends no later, and by no more than the last backward."""
+    for seed in range(200):
+        schedule, times, hops = random_case(seed)
+        times = [replace(time, sync_ps=(7 * seed + i) % 50) for i, time in enumerate(times)]
+        runs = [simulate(schedule, times, hops=hops, sync=start) for start in SYNC_STARTS]
+        device, stage, gradients = (run.iteration_ps for run in runs)
+        assert gradients <= stage <= device
+        assert {run.timelines for run in runs} == {runs[0].timelines}
+        # With one chunk nothing runs after a stage's last gradient.
+        assert schedule.chunks > 1 or stage == device
+        longest = max(time.compute_ps("BW") for time in times)
+        assert stage <= gradients + longest
 
 
 def test_a_deadlock_is_named() -> None:

@@ -15,6 +15,7 @@ from math import ceil
 from typing import NamedTuple
 
 from nest_opt.errors import ConsistencyError
+from nest_opt.network import planned_levels
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import (
     Costs,
@@ -224,10 +225,10 @@ def _staged_pitches(
 ) -> Iterator[tuple[AlignedOrder, int]]:
     """Yield order and pitch of every device map of stages of these sizes."""
     widths = {k.block_size for k in alike if k.block_size >= max(sizes)}
-    for pitch in range(1, problem.cluster.network.device_count + 1):
+    for pitch in range(1, planned_levels(problem.cluster).device_count + 1):
         if "pp-inner" in problem.search.order and _is_pitch(problem, pitch, sum(sizes), replicas):
             yield "pp-inner", pitch
-    for pitch in range(1, problem.cluster.network.device_count + 1):
+    for pitch in range(1, planned_levels(problem.cluster).device_count + 1):
         if "dp-inner" in problem.search.order and any(
             _is_pitch(problem, pitch, replicas * width, len(sizes)) for width in widths
         ):
@@ -388,7 +389,7 @@ def _modes(costs: Costs, cell: AnyCell, stage: int) -> list[Recompute]:
 def _degrees(problem: Problem) -> Iterator[tuple[int, Configuration]]:
     """Yield every (microbatch size, configuration) that is asked for and has its costs given."""
     search, model = problem.search, problem.model
-    innermost = problem.cluster.network.levels[0].size
+    innermost = problem.cluster.network.innermost_size
     heads, experts = model.attention_heads, model.experts or 1
     powers_of_two = [p for p in range(1, innermost + 1) if p.bit_count() == 1]
     for microbatch, tp, cp, ep, sp in product(
@@ -454,7 +455,7 @@ def _device_maps(
             )
         )
         # A unit never needs a pitch beyond the whole network: rounding up stops there.
-        for pitch in range(1, problem.cluster.network.device_count + 1):
+        for pitch in range(1, planned_levels(problem.cluster).device_count + 1):
             if not any(_is_pitch(problem, pitch, unit, units) for unit in of):
                 continue
             device_map = DeviceMap(a, replicas, stages, order, pitch)
@@ -477,7 +478,7 @@ def _is_pitch(problem: Problem, pitch: int, unit: int, units: int) -> bool:
     if "spread" in kinds and pitch * units <= devices < (pitch + 1) * units:
         return True
     group = 1
-    for level in problem.cluster.network.levels:
+    for level in planned_levels(problem.cluster).levels:
         group *= level.size
         if "level" in kinds and pitch % group == 0 and pitch - group < unit:
             return True

@@ -19,6 +19,7 @@ import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cache, lru_cache
 from importlib import import_module
@@ -33,13 +34,15 @@ from typing import Any, NamedTuple
 MOST_BYTES, MOST_DIGITS, MOST_GROUPS, MOST_STEPS = 2**26, 40, 2 * 10**6, 10**9
 MOST_INTERVALS, MOST_CUTS = 2**23, 2001
 ENDLESS = 2**200
+DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 FAMILIES = ("aligned", "free")
 CLASSES = ("dense", "expert")
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1")
 # Fields, and what a problem means that leaves one out: others might mean what is not seen here.
 CERTIFICATE = "format version claim problem problem_sha256 table table_sha256 evidence"
 ENTRY = "proof box sync_ps maps level tree"
-TABLE = "format version layer_rows levels usable_bytes reserve_bytes pairs sync zero shards tied"
+TABLE = "format version layer_rows levels usable_bytes reserve_bytes pairs sync zero shards tied "
+TABLE += "rates"
 NETWORK = "type algorithms collectives levels"
 PROBLEM = "format version name note model cluster job search constraints"
 JOB: dict[str, Any] = {
@@ -453,7 +456,7 @@ class Space:
         known(network, NETWORK.split(), "cluster.network")
         model = network.get("collectives", "flat")
         known([model], ["flat", "ports"], "cluster.network.collectives")
-        first, *rest = (exact(level["bandwidth_bytes_per_s"]) for level in network["levels"])
+        first, *rest = self._bandwidths(network["levels"])
         found: list[list[Fraction]] = []
         for size, bandwidth in zip(self.sizes, rest, strict=False):
             need(min(first, bandwidth) > 0, "cluster.network: a bandwidth is not above 0")
@@ -462,6 +465,16 @@ class Space:
             found.append([min(first, count * bandwidth) for count in range(1, most + 1)])
         falling = sorted({first, *(rate for level in found for rate in level)}, reverse=True)
         return [[falling.index(rate) for rate in level] or [0] for level in found]
+
+    def _bandwidths(self, levels: Any) -> list[Fraction]:
+        """Return the bandwidths over their oversubscription, if any, to 30 digits, down."""
+        peaks = [level["bandwidth_bytes_per_s"] for level in levels]
+        ratios = [level.get("oversubscription", 1) for level in levels]
+        need(min(map(exact, ratios)) >= 1, "cluster.network: an oversubscription below 1")
+        if max(map(exact, ratios)) == 1:
+            return list(map(exact, peaks))
+        pairs = zip(map(exact, peaks), peaks, ratios, strict=True)
+        return [Fraction(DOWN.divide(Decimal(str(w)), Decimal(str(x)))) for _, w, x in pairs]
 
     def spread(self, level: int, counts: Iterable[int]) -> int:
         """Return a level and the number of a bandwidth, (77), as one integer.

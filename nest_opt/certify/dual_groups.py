@@ -17,6 +17,7 @@ from nest_opt.cost.sharding import (
     sharded_pair,
 )
 from nest_opt.cost.table import CLASSES, ParameterClass, Row, row_times
+from nest_opt.network import planned_levels
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Configuration, Zero
 from nest_opt.problem.constraints import Colocation, FailureDomains, ForbiddenBoundary
@@ -99,7 +100,7 @@ def group_numbers(costs: Costs, at: Degrees) -> Group | None:
         elif isinstance(rule, ForbiddenBoundary):
             fixed |= {place[rule.after] + 1} - {len(place)}
         elif isinstance(rule, FailureDomains):
-            level = problem.cluster.network.level_number(rule.level)
+            level = planned_levels(problem.cluster).level_number(rule.level)
             size = sizes[level]
             domains = -(-devices // size)
             pipeline = at.stages * min(k.block_size for k in at.choices)

@@ -9,7 +9,9 @@ def uncertifiable(problem: Problem) -> str | None:
     The checker rebuilds the cells from the problem and values them by the cost
     table: what it does not know it cannot vouch for.
     """
-    job, space = problem.job, problem.search
+    job, space, network = problem.job, problem.search, problem.cluster.network
+    if network.type != "hierarchical":
+        return f"cluster.network.type: found {network.type!r}, certificates are of levels alone"
     if job.transfer == "sender-once":
         return "job.transfer: found 'sender-once', certificates are of 'relay' alone"
     if job.cost_model == "artifact":

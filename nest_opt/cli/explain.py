@@ -7,6 +7,7 @@ from nest_opt.api import SolveResult
 from nest_opt.cli.units import exact_bytes_text
 from nest_opt.conflicts import MEMORY, Conflict, Requirement
 from nest_opt.dp.source import MemoryCase
+from nest_opt.network import planned_levels
 from nest_opt.plan.evaluate import StageEvaluation
 from nest_opt.plan.plan import Plan
 from nest_opt.problem import Configuration, Problem
@@ -139,4 +140,4 @@ def group_levels(plan: Plan, stage: StageEvaluation) -> dict[str, str]:
 
 def level_name(plan: Plan, level: int) -> str:
     """Return a network level's name."""
-    return plan.problem.cluster.network.levels[level].name
+    return planned_levels(plan.problem.cluster).levels[level].name

@@ -1,4 +1,4 @@
-"""`nest-opt export`: write the integer program of one cell as an LP or MPS file."""
+"""`nest-opt export`: the integer program of one cell as an LP or MPS file, the ranks of a plan."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from nest_opt.cli.exact_command import family_option
+from nest_opt.cli.export_ranks_command import export_ranks_command
 from nest_opt.cli.group import ChoiceGroup, json_option
 from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
@@ -32,11 +33,11 @@ class _FormatGroup(ChoiceGroup):
     "export",
     cls=_FormatGroup,
     invoke_without_command=True,
-    subcommand_metavar="FORMAT [PROBLEM] [OPTIONS]",
+    subcommand_metavar="FORMAT [PROBLEM|PLAN] [OPTIONS]",
 )
 @click.pass_context
 def export_command(ctx: click.Context) -> None:
-    """Write the integer program of one cell, for another solver or for reading."""
+    """Write what others read: one cell's integer program, or where a plan's ranks run."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -235,3 +236,4 @@ def _print(output: Path, program: _Program) -> None:
 
 for _format, _summary in _SUMMARIES.items():
     export_command.add_command(_command(_format, _summary))
+export_command.add_command(export_ranks_command)

@@ -9,6 +9,8 @@ import click
 from nest_opt.cli.group import ChoiceGroup, json_option
 from nest_opt.cli.hf_config_command import hf_config_command
 from nest_opt.cli.import_formats import FORMATS, ImportFormat
+from nest_opt.cli.import_nccl_command import import_nccl_command
+from nest_opt.cli.import_network_command import import_network_command
 
 if TYPE_CHECKING:
     from nest_opt.problem.base import Frozen
@@ -91,3 +93,5 @@ def _described(entity: "Frozen") -> str:
 for _entry in FORMATS.values():
     import_command.add_command(_command(_entry))
 import_command.add_command(hf_config_command)
+import_command.add_command(import_network_command)
+import_command.add_command(import_nccl_command)

@@ -18,6 +18,7 @@ from rich.text import Text
 from nest_opt.cli.console import printable
 from nest_opt.cli.stage_table import facts
 from nest_opt.cli.units import count_text
+from nest_opt.network import planned_levels
 from nest_opt.plan.placement import Blocks
 from nest_opt.plan.plan import Plan
 
@@ -148,7 +149,7 @@ class _Drawn:
 
 def _innermost_group(plan: Plan) -> tuple[str, int]:
     """Return name and devices of the innermost level whose groups hold more than one."""
-    levels = plan.problem.cluster.network.levels
+    levels = planned_levels(plan.problem.cluster).levels
     sizes = list(accumulate((level.size for level in levels), mul))
     return next(
         (

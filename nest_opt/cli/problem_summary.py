@@ -13,6 +13,7 @@ from nest_opt.models.parameters import (
 )
 from nest_opt.models.request import DerivedProblem
 from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
+from nest_opt.network import planned_levels
 from nest_opt.problem import Problem
 
 
@@ -121,7 +122,7 @@ def _training_text(derived: DerivedProblem) -> str:
 def _cluster_text(derived: DerivedProblem) -> str:
     cluster = derived.problem.cluster
     kind = cluster.device_kind
-    levels = ", ".join(f"{level.name} {level.size:,}" for level in cluster.network.levels)
+    levels = ", ".join(f"{level.name} {level.size:,}" for level in planned_levels(cluster).levels)
     bandwidth = "attained bandwidths" if derived.request.achievable else "peak bandwidths"
     return (
         f"{derived.template.name}: {cluster.device_count:,} x {derived.accelerator.name}, "

@@ -14,7 +14,9 @@ from nest_opt.cli.registering import register_option
 if TYPE_CHECKING:
     from nest_opt.api import ExactResult, GraphVerifyResult, VerifyResult
     from nest_opt.cli.plan_bounds import PlanBound
+    from nest_opt.cli.simulation import SimulationRequest
     from nest_opt.problem import Problem
+    from nest_opt.simulate import Hops, SyncStart
 
 # The free family is searched besides, not at any price.
 FREE_TIME_LIMIT_S = 60.0
@@ -58,7 +60,28 @@ def free_is_skipped(problem: "Problem") -> str | None:
     "--simulate",
     "with_simulation",
     is_flag=True,
-    help="Also run the plan as a 1F1B pipeline, event by event.",
+    help="Also run the plan as a pipeline of its schedule, event by event.",
+)
+@click.option(
+    "--hops",
+    type=click.Choice(["blocking", "delay"]),
+    help="Of --simulate: a stage is busy while it receives (blocking, the default and what the "
+    "objective means), or data is under way while all compute (delay).",
+)
+@click.option(
+    "--sync",
+    type=click.Choice(["stage", "gradients"]),
+    help="Of --simulate: a stage's gradients are synchronised after its last backward (stage, the "
+    "default and what the objective means), or with it (gradients).",
+)
+@click.option(
+    "--timeline",
+    "timelines",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Of --simulate: write when each operation ran to FILE, as data (.json) or as a picture "
+    "(.svg). Repeatable.",
 )
 @click.option(
     "--certificate",
@@ -80,6 +103,9 @@ def verify_command(
     with_exact: bool,
     time_limit_s: Fraction | None,
     with_simulation: bool,
+    hops: "Hops | None",
+    sync: "SyncStart | None",
+    timelines: tuple[Path, ...],
     certificates: tuple[Path, ...],
     no_bounds: bool,
     as_json: bool,
@@ -97,9 +123,16 @@ def verify_command(
         raise click.UsageError(
             "--time-limit: found without --exact, both are needed: add --exact, or leave it out"
         )
+    given = {"--hops": hops, "--sync": sync, "--timeline": timelines}
+    if not with_simulation and any(given.values()):
+        name = next(name for name, value in given.items() if value)
+        raise click.UsageError(
+            f"{name}: found without --simulate, both are needed: add --simulate, or leave it out"
+        )
+    simulation = _simulation(hops, sync, timelines, plan_path) if with_simulation else None
     result = api.verify(read_plan(plan_path))
     limit_s = None if time_limit_s is None else float(time_limit_s)
-    shown = _Shown(with_exact, limit_s, with_simulation, certificates, not no_bounds)
+    shown = _Shown(with_exact, limit_s, simulation, certificates, not no_bounds)
     if isinstance(result, GraphVerifyResult):
         if with_simulation:
             raise click.UsageError(
@@ -116,13 +149,22 @@ def verify_command(
     return EXIT_NO if result.violations else 0
 
 
+def _simulation(
+    hops: "Hops | None", sync: "SyncStart | None", timelines: tuple[Path, ...], plan_path: Path
+) -> "SimulationRequest":
+    from nest_opt.cli.simulation import SimulationRequest, check_timelines
+
+    check_timelines(timelines, plan_path)
+    return SimulationRequest(hops or "blocking", sync or "stage", timelines)
+
+
 @dataclass(frozen=True)
 class _Shown:
     """What is shown besides the evaluation."""
 
     exact: bool
     time_limit_s: float | None
-    simulation: bool
+    simulation: "SimulationRequest | None"
     certificates: tuple[Path, ...]
     compute_bounds: bool
 
@@ -158,7 +200,7 @@ def _verify(result: "VerifyResult", shown: _Shown, as_json: bool) -> None:
     if shown.simulation:
         from nest_opt.cli.simulation import simulated, simulation_report
 
-        print_report(*simulation_report(simulated(result)))
+        print_report(*simulation_report(simulated(result, shown.simulation)))
     if shown.exact:
         print_report(*optimum_report(result, optima, skipped))
 
@@ -208,7 +250,7 @@ def _print_json(
     if shown.simulation:
         from nest_opt.cli.simulation import simulated, simulation_json
 
-        data["simulation"] = simulation_json(simulated(result))
+        data["simulation"] = simulation_json(simulated(result, shown.simulation))
     print_json(data)
 
 

@@ -20,6 +20,7 @@ from operator import mul
 from nest_opt.cost.table import refuse_total
 from nest_opt.cost.units import to_ps
 from nest_opt.errors import InstanceError
+from nest_opt.network import planned_levels
 from nest_opt.problem import Configuration, Problem
 from nest_opt.problem.profile import Recompute
 
@@ -73,7 +74,7 @@ class ArtifactCosts:
         self.microbatch = sizes[0]
         self.usable_bytes = problem.cluster.device_kind.usable_bytes
         self.recomputes = problem.search.recompute == ("full",)
-        levels = problem.cluster.network.levels
+        levels = planned_levels(problem.cluster).levels
         self._group_sizes = tuple(accumulate((level.size for level in levels), mul))
         self._latency_s = [Fraction(level.latency_s) for level in levels]
         self._raw_bandwidth = [Fraction(level.bandwidth_bytes_per_s) for level in levels]

@@ -34,7 +34,7 @@ from nest_opt.cost.table import (
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration
 from nest_opt.problem.base import Degree, Flag, Frozen, Positive
-from nest_opt.problem.cluster import MAX_RATES
+from nest_opt.problem.hierarchical import MAX_RATES
 from nest_opt.problem.profile import GROUPS, Group, Recompute
 from nest_opt.problem.zero import Zero, ZeroLevel, ZeroValue, zero_json, zero_of
 

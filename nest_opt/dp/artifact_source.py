@@ -18,6 +18,7 @@ from nest_opt.dp.chain import INFINITE, Array, Chain, extend_max, suffix_start
 from nest_opt.dp.chunks import ChunkPlan
 from nest_opt.dp.cuts import EndsAndOrder, Held
 from nest_opt.dp.source import Bundle, Group, MemoryCase
+from nest_opt.network import planned_levels
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.placement import Cell, DeviceMap
 from nest_opt.problem import Configuration, Problem
@@ -110,7 +111,7 @@ class PathMatrices:
 
     def _has_place(self, device: int) -> bool:
         """Whether a device exists: where not, no stage can come before this one."""
-        return device < self._costs.problem.cluster.network.device_count
+        return device < planned_levels(self._costs.problem.cluster).device_count
 
     def memory(self, stages_from_end: int) -> Array:
         """Return the bytes of each interval as the s-th stage from the end."""

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from nest_opt.dp.occupancy import most_devices, most_replicas
+from nest_opt.network import planned_levels
 from nest_opt.plan.placement import DeviceMap, ListedMap
 from nest_opt.problem import (
     AntiColocation,
@@ -165,7 +166,7 @@ def restrict_forbidden_boundary(constraint: ForbiddenBoundary, problem: Problem)
 
 def restrict_hop_latency(constraint: HopLatency, problem: Problem) -> Restriction:
     """Allow hops only up to the last level whose latency is within the limit."""
-    levels = problem.cluster.network.levels
+    levels = planned_levels(problem.cluster).levels
     allowed = sum(level.latency_s <= constraint.limit_s for level in levels)
     return Restriction(highest_hop_level=allowed - 1)
 
@@ -177,13 +178,13 @@ def restrict_degree_limit(constraint: DegreeLimit, problem: Problem) -> Restrict
 
 def restrict_tp_inside_node(constraint: TpInsideNode, problem: Problem) -> Restriction:
     """Allow tensor-parallel groups only up to the named level."""
-    level = problem.cluster.network.level_number(constraint.level)
+    level = planned_levels(problem.cluster).level_number(constraint.level)
     return Restriction(highest_tp_level=level)
 
 
 def restrict_failure_domains(constraint: FailureDomains, problem: Problem) -> Restriction:
     """Forbid every device map with more replicas in some group."""
-    size, most = problem.cluster.network.group_size(constraint.level), constraint.at_most
+    size, most = planned_levels(problem.cluster).group_size(constraint.level), constraint.at_most
     return Restriction(device_maps=(lambda device_map: most_replicas(device_map, size) <= most,))
 
 
@@ -191,7 +192,7 @@ def restrict_power(constraint: Power, problem: Problem) -> Restriction:
     """Forbid every device map with more devices in use in some group than the limit feeds."""
     watts = problem.cluster.device_kind.watts
     assert watts is not None
-    size = problem.cluster.network.group_size(constraint.level)
+    size = planned_levels(problem.cluster).group_size(constraint.level)
     most = Fraction(constraint.limit_w) // Fraction(watts)
     return Restriction(device_maps=(lambda device_map: most_devices(device_map, size) <= most,))
 

@@ -22,6 +22,7 @@ from nest_opt.milp.index_sets import chunks_of, cut_pairs, cuts_of, layers_of
 from nest_opt.milp.near import blocks_of, free_cell, hops_of, kinds_of, levels_of
 from nest_opt.milp.options import chosen
 from nest_opt.milp.path import ranks_inside
+from nest_opt.network import planned_levels
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.rules import CELL_RULES
 from nest_opt.problem import (
@@ -97,7 +98,7 @@ def add_hop_latency(
     but the last has a boundary, and that one as well if it has several chunks,
     so such a cell has no solution.
     """
-    levels = costs.problem.cluster.network.levels
+    levels = planned_levels(costs.problem.cluster).levels
     above = [
         stage
         for stage in range(min(k.stages, k.chunks - 1))
@@ -166,7 +167,7 @@ def add_free_hop_latency(
     constraint: HopLatency, model: Any, costs: Costs, k: CellCoefficients, name: str
 ) -> None:
     """Add (52): hop_above[r, i, l] = 0 for the first level l above the limit, which is (22)."""
-    levels = costs.problem.cluster.network.levels
+    levels = planned_levels(costs.problem.cluster).levels
     above = [number for number, level in enumerate(levels) if level.latency_s > constraint.limit_s]
     rows = pyo.ConstraintList()
     model.add_component(name, rows)
@@ -207,7 +208,7 @@ def add_free_tp_inside_node(
     """Add (54): inside_above[tp, r, i, l] = 0 for the level l above the named one: (38)."""
     rows = pyo.ConstraintList()
     model.add_component(name, rows)
-    level = costs.problem.cluster.network.level_number(constraint.level) + 1
+    level = planned_levels(costs.problem.cluster).level_number(constraint.level) + 1
     if "tp" in kinds_of(k) and level in levels_of(k):
         for replica, stage in blocks_of(k):
             rows.add(model.inside_above["tp", replica, stage, level] == 0)
@@ -220,7 +221,7 @@ def add_free_failure_domains(
 
     in_domain[r, g] is binary and 1 if replica r has ranks in the group.
     """
-    level = costs.problem.cluster.network.level_number(constraint.level)
+    level = planned_levels(costs.problem.cluster).level_number(constraint.level)
     groups = range(len(group_devices(k, level)))
     rows = pyo.ConstraintList()
     inside = pyo.Var(range(free_cell(k).replicas), groups, domain=pyo.Binary)
@@ -237,7 +238,7 @@ def add_free_power(
 ) -> None:
     """Add (56): sum of n over a group of the level <= limit / watts, rounded down: (40)."""
     cluster = costs.problem.cluster
-    level = cluster.network.level_number(constraint.level)
+    level = planned_levels(cluster).level_number(constraint.level)
     watts = cluster.device_kind.watts
     assert watts is not None
     most = floor(Fraction(constraint.limit_w) / Fraction(watts))

@@ -9,6 +9,7 @@ from nest_opt.models.derive import Training, layer_kinds, layer_types
 from nest_opt.models.operations import training_flops
 from nest_opt.models.parameters import expert_parallel_degrees, tensor_parallel_degrees
 from nest_opt.models.spec import LinearSpec, ModelSpec
+from nest_opt.network import planned_levels
 from nest_opt.problem import Cluster, Configuration, Problem
 from nest_opt.problem.job import BytesPerParameter, Objective
 from nest_opt.problem.validation import build
@@ -125,7 +126,7 @@ def _configurations(
     parallelism with tensor parallelism only.
     """
     devices = cluster.device_count
-    innermost = cluster.network.levels[0].size
+    innermost = planned_levels(cluster).levels[0].size
     powers = [t for t in tensor_parallel_degrees(spec, innermost) if t.bit_count() == 1]
     return [
         Configuration(tp, cp, ep, sp)

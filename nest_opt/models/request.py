@@ -21,9 +21,9 @@ from nest_opt.models.new_problem import (
 )
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
-from nest_opt.problem import Cluster, Configuration, Problem
+from nest_opt.problem import Cluster, Configuration, HierarchicalSpec, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
-from nest_opt.problem.cluster import Algorithm, CollectiveModel
+from nest_opt.problem.hierarchical import Algorithm, CollectiveModel
 from nest_opt.problem.job import BytesPerParameter, Objective
 
 # The longest sequence that is taken where none is asked for: published
@@ -71,7 +71,7 @@ class Request:
     algorithms
         Of the collectives.
     collectives
-        By how many ports collectives over copies of parameters leave a node.
+        By how many ports copies leave a group of devices; None: as the kind of cluster has it.
     dropout
         Whether attention and MLP outputs pass dropout; None: as the model's
         family was published.
@@ -100,7 +100,7 @@ class Request:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
-    collectives: CollectiveModel = "ports"
+    collectives: CollectiveModel | None = None
     dropout: bool | None = None
     precision: Precision = "bf16"
     configurations: tuple[Configuration, ...] | None = None
@@ -202,9 +202,12 @@ def _cluster(request: Request) -> Cluster:
     cluster = build_cluster(
         request.cluster, request.devices, request.accelerator, achievable=request.achievable
     )
-    network = cluster.network.model_copy(
-        update={"algorithms": request.algorithms, "collectives": request.collectives}
-    )
+    if not isinstance(cluster.network, HierarchicalSpec):
+        return cluster
+    changed: dict[str, object] = {"algorithms": request.algorithms}
+    if request.collectives is not None:
+        changed["collectives"] = request.collectives
+    network = cluster.network.model_copy(update=changed)
     return cluster.model_copy(update={"network": network})
 
 

@@ -48,8 +48,9 @@ class Rule:
     applies: Callable[[Problem], bool] = lambda problem: True
 
 
-def _has_experts_apart(problem: Problem) -> bool:
-    return any(k.ep > 1 for _, k in problem.candidates)
+def _has_two_grids(problem: Problem) -> bool:
+    """Whether experts and other layers may have copies of different numbers."""
+    return any(k.ep > 1 or k.cp > 1 for _, k in problem.candidates)
 
 
 def _splits_heads(problem: Problem, k: Configuration) -> bool:
@@ -90,9 +91,9 @@ RUNTIMES: dict[str, tuple[Rule, ...]] = {
         ),
         CP_OR_EP,
         Rule(
-            "stages are outermost in the order of ranks where ep may exceed 1",
+            "stages are outermost in the order of ranks where cp or ep may exceed 1",
             {"order": ("dp-inner",)},
-            applies=_has_experts_apart,
+            applies=_has_two_grids,
         ),
         Rule("schedules 1f1b and interleaved", {"schedule": ("1f1b", "interleaved")}),
     ),

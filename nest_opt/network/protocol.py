@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from nest_opt.network.hierarchical import HierarchicalNetwork
+from nest_opt.network.planned import planned_levels
 from nest_opt.network.spread import Spreads
 from nest_opt.problem.cluster import Algorithm, Cluster
 from nest_opt.problem.profile import Operation
@@ -58,5 +59,5 @@ class Network(Protocol):
 
 
 def build_network(cluster: Cluster) -> Network:
-    """Build the network that a cluster describes."""
-    return HierarchicalNetwork(cluster.network)
+    """Build the network that a cluster describes, by its levels."""
+    return HierarchicalNetwork(planned_levels(cluster))

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import prod
 
 from nest_opt.errors import InstanceError
-from nest_opt.network.order import MAX_LEVELS
+from nest_opt.problem.networks import nested_boxes
 
 
 @dataclass(frozen=True)
@@ -60,29 +60,6 @@ def torus_order(shape: Sequence[int], boxes: Sequence[Sequence[int]] | None = No
         tuple(sum(a * s for a, s in zip(place, strides, strict=True)) for place in order),
         tuple(size for size in sizes if 1 < size < prod(shape)),
     )
-
-
-def nested_boxes(shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return boxes that grow along every axis at once by its least prime factor.
-
-    The innermost are left out where there would be more levels than a
-    hierarchical network has.
-    """
-    box = [1] * len(shape)
-    found = []
-    while box != list(shape):
-        box = [at * _least_factor(size // at) for at, size in zip(box, shape, strict=True)]
-        found.append(tuple(box))
-    return found[:-1][-(MAX_LEVELS - 1) :]
-
-
-def _least_factor(number: int) -> int:
-    factor = 2
-    while factor * factor <= number:
-        if number % factor == 0:
-            return factor
-        factor += 1
-    return number
 
 
 def _snake(shape: Sequence[int]) -> list[tuple[int, ...]]:

@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from nest_opt.cost.schedule import are_equal_chunks, rounds_per_batch, runs
 from nest_opt.cost.sharding import fits_replicas
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
-from nest_opt.plan.placement import Placement
+from nest_opt.plan.placement import Blocks, Placement
 from nest_opt.plan.rules import violations_of
 from nest_opt.plan.violation import Violation
 
@@ -40,7 +40,7 @@ def check_form(costs: Costs, placement: Placement) -> list[Violation]:
         *_check_degrees(costs, placement),
         *_check_schedule(costs, placement),
         *_check_layers(costs, placement),
-        *_check_devices(costs, placement),
+        *check_devices(placement.device_map, costs.problem.cluster.device_count),
     ]
 
 
@@ -191,9 +191,8 @@ def _check_schedule(costs: Costs, placement: Placement) -> Iterator[Violation]:
         )
 
 
-def _check_devices(costs: Costs, placement: Placement) -> Iterator[Violation]:
-    """Yield a violation if blocks overlap or leave the cluster."""
-    device_map, limit = placement.device_map, costs.problem.cluster.device_count
+def check_devices(device_map: Blocks, limit: int) -> Iterator[Violation]:
+    """Yield a violation if blocks overlap, or leave a cluster of so many devices."""
     if device_map.devices_used > limit:
         yield Violation(
             "devices",

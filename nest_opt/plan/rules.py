@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from nest_opt.errors import InstanceError
+from nest_opt.network import planned_levels
 from nest_opt.plan.evaluate import Costs, Evaluation, hop_ends
 from nest_opt.plan.placement import AnyCell, Placement
 from nest_opt.plan.violation import Violation
@@ -109,7 +110,7 @@ def check_hop_latency(
     constraint: HopLatency, costs: Costs, placement: Placement, evaluation: Evaluation
 ) -> Iterator[Violation]:
     """Yield a violation for each stage with a hop, of any replica, above the limit."""
-    levels = costs.problem.cluster.network.levels
+    levels = planned_levels(costs.problem.cluster).levels
     device_map = placement.device_map
     # With chunks the pipeline goes round, from the last stage to the first.
     hops = placement.stages if placement.schedule.is_interleaved else placement.stages - 1
@@ -160,7 +161,7 @@ def check_tp_inside_node(
     _: Evaluation | None = None,
 ) -> Iterator[Violation]:
     """Yield a violation for the first tensor-parallel group in several of the level's groups."""
-    size = costs.problem.cluster.network.group_size(constraint.level)
+    size = planned_levels(costs.problem.cluster).group_size(constraint.level)
     for replica, stage, block in _blocks(placement):
         tp = placement.configurations[stage].tp
         for first in range(0, len(block), tp):
@@ -183,7 +184,7 @@ def check_failure_domains(
     _: Evaluation | None = None,
 ) -> Iterator[Violation]:
     """Yield a violation if a group of the level has devices of too many replicas."""
-    size = costs.problem.cluster.network.group_size(constraint.level)
+    size = planned_levels(costs.problem.cluster).group_size(constraint.level)
     held = {
         (device // size, replica) for replica, _, block in _blocks(placement) for device in block
     }
@@ -203,7 +204,7 @@ def check_power(
 ) -> Iterator[Violation]:
     """Yield a violation if the devices in use in a group of the level draw too much."""
     cluster = costs.problem.cluster
-    size = cluster.network.group_size(constraint.level)
+    size = planned_levels(cluster).group_size(constraint.level)
     used = Counter(device // size for _, _, block in _blocks(placement) for device in block)
     group, devices = max(used.items(), key=lambda item: (item[1], -item[0]))
     watts = cluster.device_kind.watts

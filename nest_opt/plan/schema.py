@@ -19,10 +19,16 @@ from pydantic.fields import FieldInfo
 
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.plan import Plan
+from nest_opt.plan.rank_map import RankMap
 from nest_opt.problem import Problem
 from nest_opt.problem.base import MAX_DIGITS, Frozen
 
-SCHEMAS: Mapping[str, type[Frozen]] = {"problem": Problem, "plan": Plan, "graph-plan": GraphPlan}
+SCHEMAS: Mapping[str, type[Frozen]] = {
+    "problem": Problem,
+    "plan": Plan,
+    "graph-plan": GraphPlan,
+    "rank-map": RankMap,
+}
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _UNSIGNED = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -39,7 +45,7 @@ def file_schema(name: str) -> dict[str, Any]:
     model = SCHEMAS[name]
     version = model.model_fields["version"].default
     body = _tidy(model.model_json_schema())
-    entities = {entity.__name__: entity for entity in Frozen.__subclasses__()}
+    entities = {entity.__name__: entity for entity in _entities(Frozen)}
     for entity, schema in [*body["$defs"].items(), (model.__name__, body)]:
         _restore_exact(entities[entity], schema["properties"])
         # Python code may leave these out, a file may not.
@@ -47,6 +53,13 @@ def file_schema(name: str) -> dict[str, Any]:
         if stated:
             schema["required"] = [*stated, *schema["required"]]
     return {"$schema": _DIALECT, "$id": f"urn:nest-opt:{name}:{version}", **body}
+
+
+def _entities(base: type[Frozen]) -> Iterator[type[Frozen]]:
+    """Yield every entity that derives from one, by any number of steps."""
+    for entity in base.__subclasses__():
+        yield entity
+        yield from _entities(entity)
 
 
 def _restore_exact(entity: type[Frozen], properties: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from nest_opt.errors import InstanceError
 from nest_opt.models.derive import layer_kinds
 from nest_opt.models.memory import (
     FUSED_LOGIT_BYTES,
@@ -11,7 +12,7 @@ from nest_opt.models.memory import (
     runtime_state_bytes,
 )
 from nest_opt.models.request import DerivedProblem, Request, derive_problem, find_spec
-from nest_opt.models.spec import ModelSpec
+from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.plan.placement import Placement
 from nest_opt.prediction.run import Degrees, RunConfiguration, check_run
 from nest_opt.problem import Configuration, Problem
@@ -55,9 +56,24 @@ def build_run(run: RunConfiguration) -> BuiltRun:
     """
     spec = find_spec(run.model) if isinstance(run.model, str) else run.model
     degrees = check_run(run, spec)
+    _check_selective(run, spec)
     derived = derive_problem(_request(run, spec))
     problem = derived.problem.model_copy(update={"search": _search(run, degrees)})
     return BuiltRun(run, degrees, derived, problem, _placement(run, degrees, spec))
+
+
+def _check_selective(run: RunConfiguration, spec: ModelSpec) -> None:
+    """Refuse the recomputation of products of models whose products no rule knows."""
+    if recompute_mode(run) != "selective" or memory_rules(run.runtime).selective == "core":
+        return
+    what = "no block of a transformer"
+    if not isinstance(spec, LinearSpec):
+        what = "experts" if spec.moe else "latent attention" if spec.mla else ""
+    if what:
+        raise InstanceError(
+            f"recompute: found selective under {run.runtime} for {spec.name}, which has {what}; "
+            "none or full is needed: which products are kept then is not known"
+        )
 
 
 def configuration(run: RunConfiguration) -> Configuration:

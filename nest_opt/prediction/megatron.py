@@ -111,6 +111,8 @@ def _words(text: str) -> Iterator[str]:
             words = re.sub(r"[\"']", " ", line).split()
         for word in words:
             for part in word.split():
+                # What a variable is set to begins after its name: ARGS="--seq-length 2048".
+                part = part[max(0, part.find("--")) :].rstrip(")")
                 name, sign, value = part.partition("=")
                 yield from (name, value) if sign and name.startswith("--") else (part,)
 

@@ -10,7 +10,7 @@ from nest_opt.models.accelerator import PRECISIONS, Accelerator, Precision
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE
-from nest_opt.problem.cluster import Algorithm, CollectiveModel
+from nest_opt.problem.hierarchical import Algorithm, CollectiveModel
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 from nest_opt.problem.schedule import SCHEDULES, ScheduleName
 
@@ -106,7 +106,7 @@ class RunConfiguration:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
-    collectives: CollectiveModel = "ports"
+    collectives: CollectiveModel | None = None
 
 
 @dataclass(frozen=True)

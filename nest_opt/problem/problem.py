@@ -220,7 +220,7 @@ class Problem(Frozen):
         )
 
     def _default_tp(self) -> tuple[int, ...]:
-        innermost = self.cluster.network.levels[0].size
+        innermost = self.cluster.network.innermost_size
         heads = self.model.attention_heads
         powers = (2**exponent for exponent in range(innermost.bit_length()))
         return tuple(p for p in powers if p <= innermost and (heads is None or heads % p == 0))

@@ -12,6 +12,7 @@ from nest_opt.problem.base import listed
 from nest_opt.problem.cluster import Cluster
 from nest_opt.problem.constraints import Colocation, Constraint
 from nest_opt.problem.graph import MAX_LAYERS, LayerGraph
+from nest_opt.problem.hierarchical import HierarchicalSpec
 from nest_opt.problem.job import Job
 from nest_opt.problem.profile import Configuration, Profile
 from nest_opt.problem.search import SearchSpace
@@ -83,7 +84,13 @@ def refuse_other_than_placement_graph(problem: Parts) -> None:
     """
     _refuse_job(problem)
     _refuse_search(problem)
-    levels = problem.cluster.network.levels
+    network = problem.cluster.network
+    if not isinstance(network, HierarchicalSpec):
+        raise ValueError(
+            f"cluster.network.type: found {network.type!r}, 'hierarchical' is needed in a "
+            "placement graph (one level, which connects the devices to their host): write that"
+        )
+    levels = network.levels
     if len(levels) > 1:
         raise ValueError(
             f"cluster.network.levels: found {len(levels)}, 1 is allowed in a placement graph "

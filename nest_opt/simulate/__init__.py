@@ -10,14 +10,29 @@ from nest_opt.simulate.schedule import (
     zb_h1,
     zb_h2,
 )
-from nest_opt.simulate.simulator import Event, Simulation, StageTimes, simulate
+from nest_opt.simulate.simulator import (
+    HOPS,
+    SYNC_STARTS,
+    Event,
+    Hops,
+    Simulation,
+    StageTimes,
+    Sync,
+    SyncStart,
+    simulate,
+)
 
 __all__ = [
+    "HOPS",
+    "SYNC_STARTS",
     "Event",
+    "Hops",
     "Operation",
     "Schedule",
     "Simulation",
     "StageTimes",
+    "Sync",
+    "SyncStart",
     "gpipe",
     "interleaved",
     "one_f_one_b",

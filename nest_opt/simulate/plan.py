@@ -18,14 +18,19 @@ from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS
 from nest_opt.problem.schedule import Schedule as ScheduleChoice
 from nest_opt.simulate.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
-from nest_opt.simulate.simulator import Hops, Simulation, StageTimes, simulate
+from nest_opt.simulate.simulator import Hops, Simulation, StageTimes, SyncStart, simulate
 
 # Of all microbatches, stages and chunks: about ten seconds of Python.
 MOST_OPERATIONS = 2**20
 
 
 def simulate_plan(
-    costs: Costs, placement: Placement, evaluation: Evaluation, *, hops: Hops = "blocking"
+    costs: Costs,
+    placement: Placement,
+    evaluation: Evaluation,
+    *,
+    hops: Hops = "blocking",
+    sync: SyncStart = "stage",
 ) -> Simulation:
     """Run a plan's stages as a pipeline of its schedule and m rounds, a device for each stage.
 
@@ -35,8 +40,9 @@ def simulate_plan(
         What was evaluated.
     evaluation
         The result.
-    hops
-        As of `simulate`; `blocking` is what F of the formulation (11) means.
+    hops, sync
+        As of `simulate`; `blocking` is what F of the formulation (11) means,
+        `stage` what its exposed sync (16) does.
 
     Raises
     ------
@@ -55,7 +61,7 @@ def simulate_plan(
             "run: leave it out, or simulate the plan with a smaller job.global_batch"
         )
     orders = event_schedule(schedule, stages, rounds)
-    return simulate(orders, stage_times(costs, placement, evaluation), hops=hops)
+    return simulate(orders, stage_times(costs, placement, evaluation), hops=hops, sync=sync)
 
 
 def event_schedule(schedule: ScheduleChoice, stages: int, rounds: int) -> Schedule:

@@ -11,15 +11,18 @@ Nothing here knows the closed forms of `nest_opt.cost`: the two are compared.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from nest_opt.errors import ScheduleError
 from nest_opt.simulate.schedule import Kind, Operation, Schedule
 
 Hops = Literal["blocking", "delay"]
+SyncStart = Literal["device", "stage", "gradients"]
+HOPS: tuple[Hops, ...] = get_args(Hops)
+SYNC_STARTS: tuple[SyncStart, ...] = get_args(SyncStart)
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,14 @@ class Event(NamedTuple):
     receive_ps: int
 
 
+class Sync(NamedTuple):
+    """The gradient synchronisation of one stage as it ran, beside the events of its device."""
+
+    chunk: int
+    start_ps: int
+    end_ps: int
+
+
 @dataclass(frozen=True)
 class Simulation:
     """What a schedule takes with given times.
@@ -93,13 +104,22 @@ class Simulation:
         The schedule.
     timelines
         One per device: its events in order.
-    sync_end_ps
-        One per device: when the last sync of its stages is done.
+    syncs
+        One per device: the syncs of its stages in order.
+    hops, sync
+        As given to `simulate`.
     """
 
     schedule: Schedule
     timelines: tuple[tuple[Event, ...], ...]
-    sync_end_ps: tuple[int, ...]
+    syncs: tuple[tuple[Sync, ...], ...]
+    hops: Hops
+    sync: SyncStart
+
+    @cached_property
+    def sync_end_ps(self) -> tuple[int, ...]:
+        """For each device when the last sync of its stages is done."""
+        return tuple(syncs[-1].end_ps for syncs in self.syncs)
 
     @cached_property
     def iteration_ps(self) -> int:
@@ -138,9 +158,19 @@ class Simulation:
         """For each device the bubble as a share of `compute_ps`; 0 where nothing takes time."""
         return tuple(bubble / self.compute_ps if bubble else 0.0 for bubble in self.bubble_ps)
 
+    @property
+    def bubble_share(self) -> float:
+        """The bubbles of all devices as a share of their `compute_ps` together."""
+        bubble = sum(self.bubble_ps)
+        return bubble / (self.compute_ps * self.schedule.devices) if bubble else 0.0
+
 
 def simulate(
-    schedule: Schedule, times: Sequence[StageTimes], *, hops: Hops = "blocking"
+    schedule: Schedule,
+    times: Sequence[StageTimes],
+    *,
+    hops: Hops = "blocking",
+    sync: SyncStart = "stage",
 ) -> Simulation:
     """Run a schedule.
 
@@ -154,13 +184,19 @@ def simulate(
         `blocking`: the receiving device is busy while it receives, after
         which the operation runs; nothing is received before its turn (11).
         `delay`: data arrives a hop after it was made, and keeps no device.
+    sync
+        When a stage's sync may start. `stage`: when its last gradient of the
+        weights is done (16), beside what its device runs after that. `device`:
+        when its device has run everything, as a runtime does that overlaps
+        nothing. `gradients`: with the operation that makes its last gradients
+        of the weights, and it ends with that at the earliest: the limit of
+        many small buckets, each sent as soon as it is full (Li et al. 2020,
+        arXiv:2006.15704, section 3.2.3). Syncs of one device follow each other.
 
     Returns
     -------
     Simulation
-        A stage's sync starts when its last gradient of the weights is done;
-        those of one device follow each other, at the same time as the
-        operations of its other chunks.
+        All events, and all syncs.
 
     Raises
     ------
@@ -176,11 +212,13 @@ def simulate(
     run = _Run(schedule, times, hops)
     run.finish()
     timelines = tuple(tuple(timeline) for timeline in run.timelines)
-    return Simulation(
-        schedule,
-        timelines,
-        tuple(_sync_end(device, line, schedule, times) for device, line in enumerate(timelines)),
+    syncs = (
+        tuple(
+            _syncs(line, [times[_stage(schedule, device, c)] for c in range(schedule.chunks)], sync)
+        )
+        for device, line in enumerate(timelines)
     )
+    return Simulation(schedule, timelines, tuple(syncs), hops, sync)
 
 
 class _Run:
@@ -286,12 +324,18 @@ def _need(schedule: Schedule, device: int, operation: Operation) -> _Result | No
     return _Result("B", microbatch, stage + 1)
 
 
-def _sync_end(
-    device: int, timeline: Sequence[Event], schedule: Schedule, times: Sequence[StageTimes]
-) -> int:
-    """Return when the syncs of a device's stages are done."""
-    last = {event.chunk: event.end_ps for event in timeline if event.kind in ("W", "BW")}
-    end = 0
-    for chunk, gradients in sorted(last.items(), key=lambda item: item[1]):
-        end = max(end, gradients) + times[_stage(schedule, device, chunk)].sync_ps
-    return end
+def _syncs(
+    timeline: Sequence[Event], times: Sequence[StageTimes], start: SyncStart
+) -> Iterator[Sync]:
+    """Yield the syncs of a device's chunks, in the order in which their gradients are done."""
+    last = {event.chunk: event for event in timeline if event.kind in ("W", "BW")}
+    free = 0
+    for event in sorted(last.values(), key=lambda event: event.end_ps):
+        ready = {
+            "device": timeline[-1].end_ps,
+            "stage": event.end_ps,
+            "gradients": event.start_ps + event.receive_ps,
+        }[start]
+        begin = max(free, ready)
+        free = max(begin + times[event.chunk].sync_ps, event.end_ps)
+        yield Sync(event.chunk, begin, free)

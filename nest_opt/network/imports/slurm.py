@@ -333,7 +333,7 @@ class _Fabric:
             raise InstanceError(
                 f"{self.name}: found {height} heights of switches, and {levels} levels to tell "
                 f"what their links are: {height + 1} are needed (the inside of a node first): "
-                "add some"
+                f"add bandwidth and latency of switch-{levels}"
             )
 
     def _upwards(self) -> Iterator[_Group]:
