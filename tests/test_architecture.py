@@ -21,7 +21,7 @@ ALLOWED = {
     "models": {"errors", "problem", "network"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
     "certify": {"errors", "problem", "network", "cost", "plan", "solver"},
-    "planners": {"errors", "problem", "network", "cost", "plan"},
+    "planners": {"errors", "problem", "network", "cost", "plan", "dp"},
     "solver": {"errors"},
     "milp": {"errors", "problem", "network", "cost", "plan", "solver"},
     "registry": {"errors", "problem", "plan", "dp", "milp"},
