@@ -16,7 +16,15 @@ from nest_opt.network.distances import pair_table
 from nest_opt.network.graph import LinkGraph, LinkKind, with_links, without_links
 from nest_opt.network.graph_network import GraphNetwork
 from nest_opt.network.order import REFERENCE_BYTES, device_order, natural_sizes
-from nest_opt.network.topologies import Edge, dragonfly, graph_of_edges, rails, torus, tree
+from nest_opt.network.topologies import (
+    Edge,
+    dragonfly,
+    graph_of_edges,
+    rails,
+    torus,
+    tree,
+    with_nodes,
+)
 from nest_opt.network.torus_order import torus_order
 from nest_opt.problem.cluster import Cluster
 from nest_opt.problem.hierarchical import HierarchicalSpec
@@ -180,7 +188,7 @@ def _shape(network: GraphKind) -> LinkGraph:
                 [axis.wrap for axis in network.axes],
             )
         case DragonflySpec():
-            return dragonfly(
+            graph = dragonfly(
                 network.groups,
                 network.routers,
                 network.devices,
@@ -189,6 +197,8 @@ def _shape(network: GraphKind) -> LinkGraph:
                 _kind(network.global_link),
                 network.links_per_pair,
             )
+            node = network.node
+            return graph if node is None else with_nodes(graph, node.size, _kind(node))
         case RailsSpec():
             ratios = [level.oversubscription for level in network.levels]
             return rails(network.hierarchy, network.rails, ratios, network.devices_forward)

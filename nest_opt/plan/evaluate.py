@@ -553,6 +553,13 @@ def _shards(configuration: Configuration) -> Iterator[int]:
     yield from (t + tp * cp * e for e in range(ep) for t in range(tp))
 
 
+def sync_ranks(configuration: Configuration, parameter_class: ParameterClass) -> Iterator[int]:
+    """Yield one rank of each group that holds the same parameters of a class."""
+    tp, cp, ep, _ = configuration
+    outer = ep if parameter_class == "expert" else 1
+    yield from (t + tp * cp * e for e in range(outer) for t in range(tp))
+
+
 def sync_group(
     device_map: Blocks,
     configuration: Configuration,

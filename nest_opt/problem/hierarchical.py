@@ -82,15 +82,22 @@ class HierarchicalSpec(Frozen):
         """Devices that the network connects."""
         return prod(level.size for level in self.levels)
 
-    @cached_property
+    @property
     def effective(self) -> "HierarchicalSpec":
         """The network with oversubscribed bandwidths divided by that, at most 30 digits, down.
 
         What a device gets while all devices of its group send out of it at
         once: exact on a tree of switches. Itself, where no level is oversubscribed.
         """
-        if all(level.oversubscription == 1 for level in self.levels):
-            return self
+        # Kept, a network that is its own would make comparing two of them endless.
+        return self._divided if self._is_oversubscribed else self
+
+    @property
+    def _is_oversubscribed(self) -> bool:
+        return any(level.oversubscription != 1 for level in self.levels)
+
+    @cached_property
+    def _divided(self) -> "HierarchicalSpec":
         return self.model_copy(
             update={
                 "levels": tuple(
