@@ -11,7 +11,7 @@ from samples import problem_data
 
 from nest_opt import api
 from nest_opt.cli.units import bytes_text, change_text, seconds_text
-from nest_opt.dp import search
+from nest_opt.dp.search import _Incumbents
 
 OPTIONS = ("--model", "bert-large", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 64)
 
@@ -158,8 +158,7 @@ def test_malformed_questions_are_refused(text: str, message: str) -> None:
 
 def test_no_questions_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that Ctrl-C ended is not followed by others, and one of those is the last."""
-
-    true, add = api.solve_pipeline, search._Incumbents.add
+    true, add = api.solve_pipeline, _Incumbents.add
 
     # However few cells a search solves, it is ended by its first plan.
     def interrupt(*arguments: Any) -> None:
@@ -168,7 +167,7 @@ def test_no_questions_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> 
 
     def second_is_interrupted(*arguments: Any) -> api.SolveResult:
         first = true(*arguments[:1])
-        monkeypatch.setattr(search._Incumbents, "add", interrupt)
+        monkeypatch.setattr(_Incumbents, "add", interrupt)
         monkeypatch.setattr(api, "solve_pipeline", true)
         return first
 
