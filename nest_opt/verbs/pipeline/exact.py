@@ -77,7 +77,7 @@ def exact_pipeline(
     programs.check_request(costs, time_limit_s, gap, family)
     limits = SearchLimits(time_limit_s, None, gap)
     deadline = Deadline(progress, lambda: limits.remaining_s(begin))
-    start = start or solve_pipeline(problem, deadline)
+    start = start.by_levels if start else solve_pipeline(problem, deadline)
     if start.cut_short:
         return _without_programs(start, family, deadline.passed)
     placement = start.plan.placement() if start.plan else None
