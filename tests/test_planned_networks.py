@@ -111,7 +111,7 @@ def test_plans_are_found_and_written_on_every_kind() -> None:
     """A plan on each kind keeps the network of its problem, which reads back to the same."""
     for network in (TORUS, DRAGONFLY, RAILS, GRAPH):
         found = solve(on(network))
-        assert found.status == "optimal"
+        assert found.status == "best-on-links"
         assert found.plan is not None
         data = to_json_data(found.plan)
         assert data["problem"]["cluster"]["network"]["type"] == network["type"]
@@ -189,7 +189,7 @@ def test_constraints_name_levels_that_the_file_shows() -> None:
     def inside(network: Any, level: str) -> Problem:
         return on(network, constraints=[{"type": "tp-inside-node", "level": level}])
 
-    assert solve(inside(TORUS, "2x2")).status == "optimal"
+    assert solve(inside(TORUS, "2x2"), rank_by="levels").status == "optimal"
     with pytest.raises(InstanceError, match="give cluster"):
         inside(GRAPH, "level-0")
-    assert solve(inside({**GRAPH, "level_sizes": [4]}, "level-0")).status == "optimal"
+    assert solve(inside({**GRAPH, "level_sizes": [4]}, "level-0")).plan is not None

@@ -32,7 +32,7 @@ RankBy = Literal["levels", "links"]
 
 # Plans of each set of levels: timing one takes about as long as it has devices.
 MOST_PLANS, LEAST_PLANS = 32, 2
-_PLAN_DEVICES = 2**16
+_PLAN_DEVICES = 2**15
 # Of a hierarchy's own levels, which are those for any traffic.
 OWN = "levels"
 
