@@ -17,6 +17,7 @@ ALLOWED = {
     "network": {"errors", "problem"},
     "cost": {"errors", "problem", "network"},
     "plan": {"errors", "problem", "network", "cost"},
+    "placing": {"errors", "problem", "network", "cost", "plan", "dp"},
     "simulate": {"errors", "problem", "plan"},
     "models": {"errors", "problem", "network"},
     "dp": {"errors", "problem", "network", "cost", "plan"},
@@ -27,8 +28,8 @@ ALLOWED = {
     "registry": {"errors", "problem", "plan", "dp", "milp"},
     "conflicts": {"errors", "problem", "plan", "dp", "milp"},
     "verbs": {
-        *("errors", "problem", "network", "cost", "plan"),
-        *("dp", "certify", "milp", "conflicts"),
+        *("errors", "problem", "network", "cost", "plan", "dp"),
+        *("placing", "certify", "milp", "conflicts"),
     },
     "api": {"errors", "problem", "plan", "certify", "milp", "verbs"},
     "memory_front": {"errors", "problem", "plan", "dp", "verbs"},

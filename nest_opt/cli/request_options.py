@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OBJECTIVES = ("fill-drain", "nest", "bottleneck")
 ATTENTIONS = ("flash", "stored")
 CONTEXT_PARALLEL = ("ring", "all-gather")
+COLLECTIVES = ("flat", "ports")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,7 @@ class Asked:
     capacity_factor: Fraction | None = None
     expert_imbalance: Fraction | None = None
     peak_bandwidth: bool = False
+    collectives: str | None = None
     network: Path | None = None
 
     @property
@@ -212,6 +214,15 @@ _DECLARATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "is_flag": True,
             "help": "Count on peak bandwidths rather than on what large collectives attain.",
+        },
+    ),
+    "collectives": (
+        "--collectives",
+        {
+            "type": click.Choice(COLLECTIVES),
+            "help": "Whether the copies of parameters leave a group of devices by one port "
+            "(flat) or by one for each rank in it (ports); as the kind of cluster has it unless "
+            "given.",
         },
     ),
     "network": (

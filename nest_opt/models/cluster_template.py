@@ -11,6 +11,7 @@ from nest_opt.models.figure import Figure
 from nest_opt.problem import Cluster
 from nest_opt.problem.base import json_number
 from nest_opt.problem.cluster import MAX_DEVICES
+from nest_opt.problem.hierarchical import CollectiveModel
 from nest_opt.problem.validation import build
 
 
@@ -77,6 +78,9 @@ class ClusterTemplate:
     memory_bytes, reserve_bytes
         Of a device, where they are not the accelerator's; they go with the
         template's own accelerator only.
+    collectives
+        By how many ports copies leave a group of devices: `ports` where each
+        device has a port, or a share of the ports, of its own.
     shape
         What network the levels describe; None: a hierarchical one.
     """
@@ -89,6 +93,7 @@ class ClusterTemplate:
     levels: tuple[LevelTemplate, ...]
     memory_bytes: Figure | None = None
     reserve_bytes: Figure | None = None
+    collectives: CollectiveModel = "ports"
     shape: Shape | None = None
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
@@ -182,6 +187,7 @@ def _network(
     sizes = level_sizes(template, devices)
     return {
         "type": "hierarchical",
+        "collectives": template.collectives,
         "levels": [
             _level(level, size, accelerator, achievable)
             for level, size in zip(template.levels, sizes, strict=False)

@@ -23,7 +23,7 @@ from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem import Cluster, Configuration, HierarchicalSpec, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
-from nest_opt.problem.cluster import Algorithm
+from nest_opt.problem.hierarchical import Algorithm, CollectiveModel
 from nest_opt.problem.job import BytesPerParameter, Objective
 from nest_opt.problem.networks import NetworkSpec
 from nest_opt.problem.validation import build
@@ -50,7 +50,7 @@ class Request:
     cluster, devices
         A kind of cluster of the catalogue, and how many devices of it.
     accelerator
-        An accelerator of the catalogue in place of the cluster's own.
+        In place of the cluster's own: one of the catalogue, or one with constants of one's own.
     global_batch
         G in sequences.
     sequence_length
@@ -72,6 +72,8 @@ class Request:
         Whether bandwidths are what large collectives attain, or the peaks.
     algorithms
         Of the collectives; on graphs and oversubscribed levels they are rings.
+    collectives
+        By how many ports copies leave a group of devices; None: as the kind of cluster has it.
     network
         In place of the cluster's own; its bandwidths are taken as they stand.
     dropout
@@ -89,7 +91,7 @@ class Request:
     model: str | ModelSpec
     cluster: str
     devices: int
-    accelerator: str | None = None
+    accelerator: str | Accelerator | None = None
     global_batch: int
     sequence_length: int | None = None
     bytes_per_parameter: int = 18
@@ -102,6 +104,7 @@ class Request:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+    collectives: CollectiveModel | None = None
     network: NetworkSpec | None = None
     dropout: bool | None = None
     precision: Precision = "bf16"
@@ -209,6 +212,12 @@ def _cluster(request: Request) -> Cluster:
         request.accelerator,
         achievable=request.achievable,
     )
+    is_graph = not isinstance(cluster.network, HierarchicalSpec)
+    if request.collectives is not None and (network is not None or is_graph):
+        raise InstanceError(
+            f"--collectives: found {request.collectives}, a hierarchical network of the catalogue "
+            "is needed: leave it out, or say it in the network's own file"
+        )
     if network is not None:
         (kind,) = cluster.device_kinds
         devices = [{"kind": kind, "count": request.devices}]
@@ -218,8 +227,10 @@ def _cluster(request: Request) -> Cluster:
         return cluster
     # Trees of collectives are not timed where transfers share links.
     shares = any(level.oversubscription > 1 for level in cluster.network.levels)
-    algorithms = ("ring",) if shares else request.algorithms
-    levels = cluster.network.model_copy(update={"algorithms": algorithms})
+    changed: dict[str, object] = {"algorithms": ("ring",) if shares else request.algorithms}
+    if request.collectives is not None:
+        changed["collectives"] = request.collectives
+    levels = cluster.network.model_copy(update=changed)
     return cluster.model_copy(update={"network": levels})
 
 

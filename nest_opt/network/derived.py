@@ -107,6 +107,16 @@ def derived_hierarchy(
             min(rate, _any_rate(network, order, size))
             for rate, size in zip(rates, bounds, strict=True)
         ]
+    return levels_of_worst(
+        bounds, [Worst(found.latency_s, rate) for found, rate in zip(worst, rates, strict=True)]
+    )
+
+
+def levels_of_worst(bounds: Sequence[int], worst: Sequence[Worst]) -> HierarchicalSpec:
+    """Return the levels of groups of so many devices and of these terms, the outermost last.
+
+    Latencies are rounded up and bandwidths down to 30 digits, if need be.
+    """
     counts = [bounds[0], *(-(-outer // inner) for inner, outer in pairwise(bounds))]
     return HierarchicalSpec(
         type="hierarchical",
@@ -114,10 +124,10 @@ def derived_hierarchy(
             LevelSpec(
                 name=f"level-{level}",
                 size=count,
-                bandwidth_bytes_per_s=_decimal(min(rate, Fraction(MAX_BYTES)), ROUND_FLOOR),
+                bandwidth_bytes_per_s=_decimal(min(found.rate, Fraction(MAX_BYTES)), ROUND_FLOOR),
                 latency_s=_decimal(found.latency_s, ROUND_CEILING),
             )
-            for level, (count, rate, found) in enumerate(zip(counts, rates, worst, strict=True))
+            for level, (count, found) in enumerate(zip(counts, worst, strict=True))
         ),
     )
 

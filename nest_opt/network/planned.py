@@ -6,13 +6,14 @@ whoever routes real transfers, and plan device numbers into the devices of the
 file. All three are computed once a network.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 
 from nest_opt.errors import InstanceError
 from nest_opt.network.derived import derived_hierarchy
 from nest_opt.network.distances import pair_table
+from nest_opt.network.flows import Flow
 from nest_opt.network.graph import LinkGraph, LinkKind, with_links, without_links
 from nest_opt.network.graph_network import GraphNetwork
 from nest_opt.network.order import REFERENCE_BYTES, device_order, natural_sizes
@@ -119,6 +120,31 @@ def with_traffic(network: GraphKind, traffic: Traffic) -> GraphKind:
     found = network.model_copy(update={"traffic": traffic})
     found.memo.update((name, known) for name, known in network.memo.items() if name != "levels")
     return found
+
+
+class PlannedPairs:
+    """The graph of a network, asked by plan device numbers: a `PairNetwork`."""
+
+    def __init__(self, cluster: Cluster, network: GraphKind) -> None:
+        self._network = routed(network)
+        self._vertices = device_vertices(cluster)
+
+    @property
+    def device_count(self) -> int:
+        """Devices are numbered 0 to one less; those of the cluster, not all of the network."""
+        return len(self._vertices)
+
+    def transfer_s(self, source: int, target: int, size_bytes: Fraction | int) -> Fraction:
+        """Return the seconds of one transfer while nothing else is under way."""
+        ends = self._vertices[source], self._vertices[target]
+        return self._network.transfer_s(*ends, size_bytes)
+
+    def concurrent_s(self, flows: Iterable[Flow]) -> Fraction:
+        """Return the seconds until the last of several transfers begun at once is over."""
+        at = self._vertices
+        return self._network.concurrent_s(
+            Flow(at[flow.source], at[flow.target], flow.size_bytes) for flow in flows
+        )
 
 
 def _derived_levels(network: GraphKind) -> HierarchicalSpec:
