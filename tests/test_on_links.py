@@ -21,16 +21,16 @@ from nest_opt.verbs.pipeline.solve import solve_pipeline
 # Replicas far apart share a link that the levels for rings know nothing of.
 SLOW = {
     **DRAGONFLY,
-    **{"groups": 4, "routers": 2, "devices": 2},
+    **{"groups": 3, "routers": 2, "devices": 2},
     "global_link": {"bandwidth_bytes_per_s": 2e9, "latency_s": 1e-6},
 }
 KINDS: list[Any] = [TORUS, DRAGONFLY, RAILS, GRAPH, SLOW]
 
 
 def problem_on(network: Any, **parts: Any) -> Problem:
-    """Return a small problem on a network of 8 or 16 devices, of few microbatches."""
-    devices = 16 if network is SLOW else 8
-    return on(network, devices, global_batch=16, memory_bytes=2 * 10**8, **parts)
+    """Return a small problem on a network of 8 or 12 devices, of few microbatches."""
+    devices = 12 if network is SLOW else 8
+    return on(network, devices, global_batch=16, memory_bytes=10**9, **parts)
 
 
 def on_links_ps(result: SolveResult) -> int:

@@ -1,6 +1,7 @@
 """What `solve` prints."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -106,14 +107,16 @@ def headline(status: str, plan: Plan, evaluation: Evaluation) -> Text:
 
 
 def _found(result: SolveResult, plan: Plan, evaluation: Evaluation) -> Iterator[RenderableType]:
+    attained = evaluation
     if result.links:
+        attained = replace(evaluation, value_ps=result.links.plans[0].links_ps)
         yield _links_headline(result, plan, result.links)
     else:
         yield headline(result.status, plan, evaluation)
     rows = {
         "bound": _bound_text(result),
         **(link_ranking_facts(result.links) if result.links else {}),
-        **speed_facts(plan, evaluation),
+        **speed_facts(plan, attained),
         **degree_facts(plan),
         **retiming_facts(plan, evaluation),
     }

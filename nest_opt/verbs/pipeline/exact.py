@@ -78,6 +78,7 @@ def exact_pipeline(
     from nest_opt.milp.limits import SearchLimits
 
     begin = time.perf_counter()
+    start = start and start.by_levels
     if by_pairs and family == "free" and isinstance(problem.cluster.network, GraphKind):
         from nest_opt.verbs.pipeline.exact_pairs import exact_on_graph
 
@@ -86,7 +87,7 @@ def exact_pipeline(
     programs.check_request(costs, time_limit_s, gap, family)
     limits = SearchLimits(time_limit_s, None, gap)
     deadline = Deadline(progress, lambda: limits.remaining_s(begin))
-    start = start.by_levels if start else solve_pipeline(problem, deadline)
+    start = start or solve_pipeline(problem, deadline)
     if start.cut_short:
         return without_programs(start, family, deadline.passed)
     placement = start.plan.placement() if start.plan else None

@@ -15,7 +15,6 @@ from typing import Literal
 
 from nest_opt.dp.rules import relaxed_constraints
 from nest_opt.errors import InstanceError
-from nest_opt.network.derived import MAX_ROUTED_DEVICES
 from nest_opt.network.planned import planned_levels, with_traffic
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
@@ -31,8 +30,10 @@ from nest_opt.verbs.result import Progress
 RankBy = Literal["levels", "links"]
 
 # Plans of each set of levels: timing one takes about as long as it has devices.
-MOST_PLANS, LEAST_PLANS = 32, 2
+MOST_PLANS, LEAST_PLANS = 16, 2
 _PLAN_DEVICES = 2**15
+# Levels for any traffic take longer to derive than all else on more devices.
+MOST_DEVICES_ANY = 128
 # Of a hierarchy's own levels, which are those for any traffic.
 OWN = "levels"
 
@@ -168,7 +169,7 @@ def _other_levels(problem: Problem) -> Iterator[tuple[str, Problem]]:
     known = [planned_levels(cluster)]
     names: tuple[Traffic, ...] = ("alone", "rings", "any")
     for name in names:
-        if name == "any" and network.device_count > MAX_ROUTED_DEVICES:
+        if name == "any" and network.device_count > MOST_DEVICES_ANY:
             continue
         other = _on(problem, with_traffic(network, name))
         found = planned_levels(other.cluster)
