@@ -29,7 +29,7 @@ from nest_opt.network.pairs import LevelPairs, PairNetwork
 from nest_opt.network.planned import PlannedPairs, network_of_graph
 from nest_opt.network.ring import ring_passes
 from nest_opt.network.topologies import tree
-from nest_opt.placing import improve_placement, place_on_graph
+from nest_opt.placing import SHORT, improve_placement, place_on_graph
 from nest_opt.placing.value import Valued
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
@@ -353,7 +353,7 @@ def test_a_time_limit_ends_the_search_on_a_graph_too() -> None:
     assert found.plan is not None
     assert found.status in ("feasible", "optimal")
     # The local search of all starts values some 25,000 changes where nothing ends it.
-    assert max(total for _, total in told) >= 10_000
+    assert any(total == SHORT for _, total in told)
     assert len(told) < 2_000
 
 
@@ -362,7 +362,7 @@ def test_an_interrupted_search_on_a_graph_has_values_of_pairs() -> None:
     problem = graph_problem()
 
     def interrupt(done: int, total: int, _: int | None) -> None:
-        if total >= 10_000 and done > 20:
+        if total == SHORT and done > 20:
             raise KeyboardInterrupt
 
     found = exact_pipeline(problem, family="free", by_pairs=True, progress=interrupt)

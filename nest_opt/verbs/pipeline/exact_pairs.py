@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nest_opt.milp.limits import SearchLimits
 from nest_opt.network.pair_levels import PairLevels
 from nest_opt.network.planned import PlannedPairs, device_vertices, routed
-from nest_opt.placing import improve_placement, place_on_graph
+from nest_opt.placing import SHORT, improve_placement, place_on_graph
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.pairwise import on_devices, pairwise_costs
 from nest_opt.plan.placement import Placement
@@ -109,19 +109,23 @@ def _start(
     if listed is None:
         return None, False
     cluster = costs.problem.cluster
+    # Other degrees win more than a long search does, so they have their turn first.
+    best = improve_placement(costs, listed, evaluations=SHORT, progress=progress)
+    if not best.interrupted and cluster.device_count == network.device_count:
+        try:
+            placed = place_on_graph(costs.problem, routed(network), progress=progress)
+        except KeyboardInterrupt:
+            return best.placement, True
+        if placed.found.value_ps < best.value_ps:
+            number_of = {vertex: number for number, vertex in enumerate(device_vertices(cluster))}
+            # A device of the graph is the plan's device of its number.
+            order = [number_of[vertex] for vertex in range(cluster.device_count)]
+            best = replace(placed.found, placement=on_devices(placed.found.placement, order))
+        best = replace(best, interrupted=placed.interrupted)
+    if best.interrupted:
+        return best.placement, True
     found = improve_placement(costs, listed, progress=progress)
-    if found.interrupted or cluster.device_count < network.device_count:
-        return found.placement, found.interrupted
-    try:
-        placed = place_on_graph(costs.problem, routed(network), progress=progress)
-    except KeyboardInterrupt:
-        return found.placement, True
-    if found.value_ps <= placed.found.value_ps:
-        return found.placement, placed.interrupted
-    number_of = {vertex: number for number, vertex in enumerate(device_vertices(cluster))}
-    # A device of the graph is the plan's device of its number.
-    order = [number_of[vertex] for vertex in range(cluster.device_count)]
-    return on_devices(placed.found.placement, order), placed.interrupted
+    return min((best, found), key=lambda one: one.value_ps).placement, found.interrupted
 
 
 def _unproved(
