@@ -71,9 +71,10 @@ def _ranking_json(links: LinkRanking) -> Object:
 
 
 def _level_texts(cluster: Cluster) -> list[str]:
-    devices, texts = 1, []
+    devices, texts, most = 1, list[str](), cluster.network.device_count
     for level in planned_levels(cluster).levels:
-        devices *= level.size
+        # Groups of the last levels may be more than there are devices for.
+        devices = min(devices * level.size, most)
         rate, wait = int(level.bandwidth_bytes_per_s), to_ps(Fraction(level.latency_s))
         texts.append(
             f"{printable(level.name)}: {devices:,} devices, {bytes_text(rate)}/s, {time_text(wait)}"
