@@ -165,7 +165,7 @@ def test_no_questions_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> 
         add(*arguments)
         raise KeyboardInterrupt
 
-    def second_is_interrupted(*arguments: Any) -> api.SolveResult:
+    def second_is_interrupted(*arguments: Any, **_: Any) -> api.SolveResult:
         first = true(*arguments[:1])
         monkeypatch.setattr(_Incumbents, "add", interrupt)
         monkeypatch.setattr(api, "solve_pipeline", true)
