@@ -30,7 +30,7 @@ def recorded() -> dict[str, Any]:
 
 def solved_record(path: Path) -> dict[str, Any]:
     """Solve an instance and return its record."""
-    return record(solve(read_problem(path)))
+    return record(solve(read_problem(path), rank_by="levels"))
 
 
 def record(result: SolveResult) -> dict[str, Any]:
