@@ -12,6 +12,7 @@ from free_brute_force import free_brute_force
 from free_instances import free_data
 from random_instances import MAKERS, WATTS, random_data
 from samples import problem_data
+from seeds import thinned
 
 import nest_opt
 from nest_opt import InstanceError, Problem, exact, solve
@@ -279,7 +280,7 @@ def free_without_plan(seed: int) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize("seed", FREE_SEEDS)
+@pytest.mark.parametrize("seed", thinned(FREE_SEEDS))
 def test_conflicts_of_the_free_family(seed: int) -> None:
     """By enumeration no free plan keeps them, and one keeps all of them but any one."""
     data = free_without_plan(seed)
