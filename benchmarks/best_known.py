@@ -3,7 +3,7 @@
     python benchmarks/best_known.py --check
     python benchmarks/best_known.py --write
 
-Solves all of `instances/tiny` and `instances/paper`, prints a line for each,
+Solves all of `instances/tiny`, `paper` and `networks`, prints a line for each,
 and compares with `instances/best_known.json` or replaces it. Write it anew
 after an instance changed, and after a change of the cost model; then look at
 what changed before committing it.

@@ -52,6 +52,8 @@ LEAST_BYTES = 2**20
 GIGA = 10**9
 FAR = 0.35
 
+# What copies of parameters do, which (77) is about.
+SYNCS = ("all-reduce", "all-gather", "reduce-scatter")
 OPERATIONS: dict[str, Collective] = {
     "all_reduce": "all-reduce",
     "all_gather": "all-gather",
@@ -173,6 +175,7 @@ class Row:
     found: CollectiveTime
     unfitted_s: float
     old_s: float
+    ports_s: float
 
     @property
     def error(self) -> float:
@@ -188,6 +191,11 @@ class Row:
     def old_error(self) -> float:
         """The same of equation (4) of the formulation."""
         return self.old_s / self.measurement.time_s - 1
+
+    @property
+    def ports_error(self) -> float:
+        """The same of equation (77)."""
+        return self.ports_s / self.measurement.time_s - 1
 
     @property
     def doubt(self) -> str | None:
@@ -235,12 +243,18 @@ def unfitted(fabric: Fabric) -> Fabric:
     )
 
 
-def old_time_s(fabric: Fabric, measured: Measurement) -> float:
-    """Return equation (4) with attained bandwidths, steps of NCCL's constants, ring or tree."""
+def old_time_s(fabric: Fabric, measured: Measurement, has_ports: bool = False) -> float:
+    """Return equation (4), or (77), with attained bandwidths, NCCL's steps, ring or tree."""
     operation, spread = measured.operation, measured.spread
     level = max(place for place, count in enumerate(spread.counts) if count > 1)
     share = float(fabric.links[level].shares["stream"])
     bandwidth = float(fabric.peaks(spread)[level]) * share
+    if has_ports and operation in SYNCS:
+        links = zip(fabric.links, spread.counts, spread.below, strict=False)
+        bandwidth = min(
+            float(link.bandwidth(count)) * float(link.shares["stream"]) * ranks
+            for link, count, ranks in list(links)[: level + 1]
+        )
     step, ranks = (3.4e-6, 14e-6)[min(level, 1)], spread.ranks
     size = measured.size_bytes
     if operation == "send-receive":
@@ -283,7 +297,8 @@ def read_row(data: dict[str, str]) -> Row:
     found = collective_time(held, operation, measured.spread, size)
     name = f"{fabric.name} {gigas}".strip()
     bare = predict(unfitted(held), [measured])[0]
-    return Row(sweep, name, data["source"], measured, found, bare, old_time_s(fabric, measured))
+    old, ports = (old_time_s(fabric, measured, has_ports) for has_ports in (False, True))
+    return Row(sweep, name, data["source"], measured, found, bare, old, ports)
 
 
 def tpu_row(data: dict[str, str], measured: Measurement) -> Row:
@@ -296,7 +311,7 @@ def tpu_row(data: dict[str, str], measured: Measurement) -> Row:
     found = torus_time(fabric, measured.operation, torus, measured.size_bytes)
     old = 2 * (torus.ranks - 1) * (1e-6 + measured.size_bytes / torus.ranks / float(bandwidth) / 4)
     bare = float(found.time_s)
-    return Row(data["sweep"], "tpu-v6e", data["source"], measured, found, bare, old)
+    return Row(data["sweep"], "tpu-v6e", data["source"], measured, found, bare, old, old)
 
 
 def statistics(errors: Sequence[float]) -> str:
@@ -308,9 +323,9 @@ def error_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table of errors, overall and by fabric."""
     yield (
         "| fabric | rows | median | p90 | sound rows | median | p90 "
-        "| NCCL's calls: median | p90 | (4): median | p90 |"
+        "| NCCL's calls: median | p90 | (4): median | p90 | (77): median | p90 |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     groups: dict[str, list[Row]] = {"all": list(rows)}
     for row in rows:
         groups.setdefault(row.fabric, []).append(row)
@@ -321,6 +336,7 @@ def error_lines(rows: Sequence[Row]) -> Iterator[str]:
             f"{len(sound)} | {statistics(sound) if sound else ' | '}",
             statistics([row.unfitted_error for row in members]),
             statistics([row.old_error for row in members]),
+            statistics([row.ports_error for row in members]),
         )
         yield f"| {name} | {' | '.join(cells)} |"
 

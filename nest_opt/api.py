@@ -102,7 +102,8 @@ def exact(
     Parameters and errors are those of `exact_pipeline`, or for a placement
     graph those of `exact_graph`: `family`, `start` and `watch` are of
     pipelines alone, whose programs are always run; `independent` asks for that
-    where a placement graph's dynamic program has proved the answer.
+    where a placement graph's dynamic program has proved the answer. The free
+    family is valued by pairs of devices where the network is a graph.
     """
     if problem.is_placement_graph:
         return exact_graph(
@@ -120,6 +121,7 @@ def exact(
         watch=watch,
         family=family,
         start=start,
+        by_pairs=True,
     )
 
 

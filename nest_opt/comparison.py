@@ -10,7 +10,7 @@ from nest_opt.improvement.terms import term_changes
 from nest_opt.plan.evaluate import Costs, Evaluation
 from nest_opt.plan.gap import relative_gap, value_of
 from nest_opt.plan.plan import Plan
-from nest_opt.planners import Outcome, Planner, planners
+from nest_opt.planners import Outcome, Planner, ablations, planners
 from nest_opt.planners.trials import refuse_other
 from nest_opt.problem import Problem
 from nest_opt.verbs.pipeline.result import SolveResult
@@ -133,7 +133,7 @@ def compare(
     problem
         A pipeline under the default cost model.
     names
-        Of the planners, or planners of one's own; all that have names if None.
+        Of baselines and ablations, or planners of one's own; all baselines if None.
     seed, budget
         Of the planners that draw.
     progress
@@ -147,7 +147,7 @@ def compare(
         If there is no such planner, or the problem is one that planners or
         search refuse.
     """
-    chosen = _chosen(planners(seed, budget), names)
+    chosen = _chosen(planners(seed, budget), ablations(), names)
     refuse_other(problem)
     if budget is not None and budget < 1:
         raise InstanceError(f"budget: found {budget}, 1 at least is needed: raise it")
@@ -166,11 +166,15 @@ def compare(
     return Comparison(problem, status, optimum, tuple(outcomes))
 
 
-def _chosen(known: dict[str, Planner], names: Sequence[str | Planner] | None) -> list[Planner]:
+def _chosen(
+    baselines: dict[str, Planner],
+    others: dict[str, Planner],
+    names: Sequence[str | Planner] | None,
+) -> list[Planner]:
     """Return the planners of some names, and those that are given, in their order."""
     if names is None:
-        return list(known.values())
-    chosen = []
+        return list(baselines.values())
+    known, chosen = {**baselines, **others}, []
     for each in names:
         if isinstance(each, str) and each not in known:
             raise InstanceError(

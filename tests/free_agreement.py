@@ -11,7 +11,7 @@ from nest_opt import InstanceError, Problem
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.milp.build import Formulation, build
 from nest_opt.milp.cells import FreeCell, free_cells
-from nest_opt.milp.coefficients import CoefficientSource, label_of
+from nest_opt.milp.coefficients import CellCoefficients, CoefficientSource, label_of
 from nest_opt.milp.near import ranks_of
 from nest_opt.plan import Placement
 from nest_opt.plan.check import check
@@ -96,13 +96,20 @@ class Fixed:
                 for slot in ranks.slots(own):
                     for number in range(ranks.width(own)):
                         t, c, e = ranks.coordinates(slot, number)
-                        group = block[t + own.tp * (c + own.cp * e)] // k.group_sizes[0]
+                        group = _group(k, block[t + own.tp * (c + own.cp * e)])
                         n = formulation.model.n[replica, stage, label_of(own), *slot, group]
                         n.fix(n.value + 1)
         answer = session.solve()
         if answer.solution is None:
             return None
         return round(answer.solution.objective * formulation.units.time_ps, 4)
+
+
+def _group(k: CellCoefficients, device: int) -> int:
+    """Return the innermost group, or the site, that a device is in."""
+    if k.pairs is None:
+        return device // k.group_sizes[0]
+    return next(place for place, site in enumerate(k.pairs.sites) if device in site)
 
 
 @dataclass
@@ -117,13 +124,15 @@ class FreeComparison:
     zeros: tuple[Zero, ...] = ()
 
 
-def compare_fixed(problem: Problem, name: str, told: FreeComparison) -> None:
+def compare_fixed(
+    problem: Problem, name: str, told: FreeComparison, costs: Costs | None = None
+) -> None:
     """Fix some placements: feasible as the checker says, valued as the evaluator.
 
     Where the counted ranks of a slot are not in the order of their devices,
     the program's value may be lower, never higher.
     """
-    costs = Costs(problem)
+    costs = costs or Costs(problem)
     try:
         some = list(islice(placements(costs, 12), 0, 4000, 37))[:15]
         fixed = Fixed(costs)

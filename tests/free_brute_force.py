@@ -13,6 +13,7 @@ from itertools import combinations, pairwise, product
 
 from nest_opt.cost.schedule import rounds_per_batch
 from nest_opt.cost.table import CLASSES
+from nest_opt.network.pair_levels import PairLevels
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import (
     Costs,
@@ -138,6 +139,8 @@ def _chosen_groups(
 
 def _alike(costs: Costs, rooms: list[int], used: list[int], group: int, other: int) -> bool:
     """Whether two groups are unused and alike, and so are the outer groups that tell them apart."""
+    if isinstance(costs.network, PairLevels):
+        return False
     sizes, devices = costs.network.group_sizes, costs.problem.cluster.device_count
     inner = sizes[0]
     if used[group] or used[other] or rooms[group] != rooms[other]:
@@ -164,11 +167,13 @@ def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:
         rows = []
         for r in replicas:
             block = device_map.block(r, stage)
-            row = [max(network.level(g) for g in block_groups(block, k, kind)) for kind in GROUPS]
+            row = [
+                network.worst(map(network.level, block_groups(block, k, kind))) for kind in GROUPS
+            ]
             for other in (stage - 1, stage + 1):
                 if 0 <= other < device_map.stages:
                     ends = hop_ends(device_map, cell.configurations, r, stage, other)
-                    row.append(max(network.level(pair) for pair in ends))
+                    row.append(network.worst(map(network.level, ends)))
             rows.append(tuple(row))
         key.append(frozenset(rows))
         key.append(
@@ -185,12 +190,14 @@ def level_key(costs: Costs, cell: StagedCell) -> tuple[object, ...]:
     return tuple(key)
 
 
-def free_brute_force(problem: Problem, most: int = 10**9, groups: bool = False) -> FreeBest | None:
+def free_brute_force(
+    problem: Problem, most: int = 10**9, groups: bool = False, costs: Costs | None = None
+) -> FreeBest | None:
     """Find the best plan of the free family; None if there are more assignments than `most`.
 
-    With `groups`, the best of every group too.
+    With `groups`, the best of every group too; `costs` are the problem's own unless given.
     """
-    costs = Costs(problem)
+    costs = costs or Costs(problem)
     best: int | None = None
     winner: Placement | None = None
     by_group: dict[GroupKey, int] = {}

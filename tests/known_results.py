@@ -10,7 +10,7 @@ from nest_opt.problem.files import problem_digest, read_problem
 
 INSTANCES = Path(__file__).resolve().parent.parent / "instances"
 BEST_KNOWN = INSTANCES / "best_known.json"
-FOLDERS = ("tiny", "paper")
+FOLDERS = ("tiny", "paper", "networks")
 
 
 def instance_paths() -> dict[str, Path]:

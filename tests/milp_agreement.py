@@ -174,9 +174,13 @@ def compare_optimum(problem: Problem) -> OptimumComparison | None:
 
 
 def programs_know(problem: Problem) -> bool:
-    """Whether there are programs for a problem: where stages choose, ZeRO is 1 at the most."""
-    return not problem.search.per_stage or all(
-        max(zero.dense, zero.expert, zero.instances) <= 1 for zero in problem.zeros
+    """Whether there are programs for a problem.
+
+    Where stages choose, ZeRO is 1 at the most, and one port leaves each group.
+    """
+    return not problem.search.per_stage or (
+        getattr(problem.cluster.network, "collectives", "flat") == "flat"
+        and all(max(zero.dense, zero.expert, zero.instances) <= 1 for zero in problem.zeros)
     )
 
 

@@ -50,11 +50,11 @@ def ps(seconds: Fraction) -> int:
 class Wires:
     """The hierarchical network, level 0 innermost."""
 
-    def __init__(self, levels: Sequence[Data], has_tree: bool) -> None:
+    def __init__(self, levels: Sequence[Data], has_tree: bool, has_ports: bool) -> None:
         self.sizes = [level["size"] for level in levels]
         self.latency = [exact(level["latency_s"]) for level in levels]
         self.bandwidth = [exact(level["bandwidth_bytes_per_s"]) for level in levels]
-        self.has_tree = has_tree
+        self.has_tree, self.has_ports = has_tree, has_ports
 
     def coordinates(self, device: int) -> list[int]:
         """Return a device's place in its group of each level."""
@@ -82,18 +82,44 @@ class Wires:
         level = self.level(devices)
         return self.latency[level] + size / self.effective(level)
 
-    def ways(self, operation: str, ranks: int, level: int) -> list[tuple[Fraction, Fraction]]:
+    def ways(
+        self, operation: str, ranks: int, level: int, bandwidth: Fraction | None = None
+    ) -> list[tuple[Fraction, Fraction]]:
         """Return a collective's (latency part, seconds per byte), over a ring and over trees."""
+        bandwidth = bandwidth or self.effective(level)
         if ranks == 1:
             return [(Fraction(0), Fraction(0))]
         k = 2 * (ranks - 1) if operation == "all-reduce" else ranks - 1
-        found = [(k * self.latency[level], Fraction(k, ranks) / self.effective(level))]
+        found = [(k * self.latency[level], Fraction(k, ranks) / bandwidth)]
         if self.has_tree and operation == "all-reduce":
             depth = 0
             while 2**depth < ranks:
                 depth += 1
-            found.append((2 * depth * self.latency[level], 2 / self.effective(level)))
+            found.append((2 * depth * self.latency[level], 2 / bandwidth))
         return found
+
+    def shared(self, devices: Sequence[int]) -> Fraction:
+        """Return the bandwidth of a rank, those of its group on one side of a link sharing it."""
+        level = self.level(devices)
+        if not self.has_ports:
+            return self.effective(level)
+        places = [tuple(self.coordinates(device)) for device in devices]
+        found = [self.bandwidth[0]]
+        for outer in range(1, level + 1):
+            houses = [place[outer:] for place in places]
+            found.append(min(map(houses.count, houses)) * self.bandwidth[outer])
+        return min(found)
+
+    def at_best(self, ranks: int) -> Fraction:
+        """Return the same of ranks that are everywhere, as many in each group as there can be."""
+        if not self.has_ports:
+            return self.effective(len(self.sizes) - 1)
+        found, room = [self.bandwidth[0]], 1
+        for inner, outer in zip(self.sizes, self.bandwidth[1:], strict=False):
+            room *= inner
+            groups = max(2, ceil(Fraction(ranks, room)))
+            found.append(max(1, ranks // groups) * outer)
+        return min(found)
 
     def call(self, operation: str, devices: Sequence[int], size: Fraction) -> Fraction:
         """Return the seconds of one call, in the faster way for its bytes."""
@@ -104,9 +130,11 @@ class Wires:
         self, operation: str, devices: Sequence[int], largest: Fraction
     ) -> tuple[Fraction, Fraction]:
         """Return a collective's terms, in the way that the largest layer takes over all devices."""
-        everywhere = self.ways(operation, len(devices), len(self.sizes) - 1)
+        everywhere = self.ways(
+            operation, len(devices), len(self.sizes) - 1, self.at_best(len(devices))
+        )
         totals = [latency + per_byte * largest for latency, per_byte in everywhere]
-        ways = self.ways(operation, len(devices), self.level(devices))
+        ways = self.ways(operation, len(devices), self.level(devices), self.shared(devices))
         return ways[totals.index(min(totals))]
 
 
@@ -137,7 +165,11 @@ class Oracle:
         self.sp = self._by_stage("sp")
         self.block = [tp * self.cp * self.ep for tp in self.tp]
         network = problem["cluster"]["network"]
-        self.wires = Wires(network["levels"], "tree" in network.get("algorithms", ()))
+        self.wires = Wires(
+            network["levels"],
+            "tree" in network.get("algorithms", ()),
+            network.get("collectives", "flat") == "ports",
+        )
         self.layers = [
             (name, entry["type"])
             for entry in problem["model"]["layers"]
@@ -365,11 +397,12 @@ class Oracle:
                 self.profile_in(stage, layer).get(f"{name}_parameters", 0)
                 for layer in range(len(self.layers))
             )
-            times = []
+            latencies, bytes_times = [], []
             for group in groups:
                 latency, per_byte = self.wires.sum_of_layers(operation, group, largest)
-                times.append(ps(latency) + sum(ps(per_byte * size * count) for count in counts))
-            total += max(times)
+                latencies.append(ps(latency))
+                bytes_times.append(sum(ps(per_byte * size * count) for count in counts))
+            total += max(latencies) + max(bytes_times)
         return total
 
     def _once_a_batch(
@@ -425,20 +458,25 @@ class Oracle:
                 calls += [("all-gather", "weights"), ("all-gather", "weights")]
             if zero == 3 or (zero == 2 and self.m > 1):
                 calls += [("reduce-scatter", "gradients")]
-            times = []
+            latencies, bytes_times = [0], [0]
             for run in self._runs():
-                group, time = self._copies(stage, rank, name, run), 0
+                group, fixed, time = self._copies(stage, rank, name, run), 0, 0
                 for count in self._counts(stage, name):
                     for operation, part in calls:
                         if count:
                             # No all-reduce: there is but the ring.
                             ((latency, per_byte),) = self.wires.ways(
-                                operation, len(group), self.wires.level(group)
+                                operation,
+                                len(group),
+                                self.wires.level(group),
+                                self.wires.shared(group),
                             )
                             size = self.bytes_per_parameter[part] * count
-                            time += ps(latency) + ps(per_byte * size)
-                times.append(time)
-            total += max(times)
+                            fixed += ps(latency)
+                            time += ps(per_byte * size)
+                latencies.append(fixed)
+                bytes_times.append(time)
+            total += max(latencies) + max(bytes_times)
         return total
 
     # Memory

@@ -49,6 +49,7 @@ ROOMY = (
     ((1, 4, 3), 11, 9),
 )
 ROOMY_SHARE = 0.15
+PORTS_SHARE = 0.4
 CHARACTERS: tuple[Character, ...] = ("any", "duel", "plain")
 CHARACTER_WEIGHTS = (70, 12, 18)
 
@@ -107,7 +108,14 @@ def random_data(seed: int) -> dict[str, Any]:
     if seed % 8 in (2, 5):
         _shard(random.Random(f"zero {seed}"), data)
     _tighten(rng, data, pairs, devices)
+    give_ports(random.Random(f"ports {seed}"), data)
     return data
+
+
+def give_ports(rng: random.Random, data: dict[str, Any]) -> None:
+    """Let collectives leave a group by a port for each rank, in some problems."""
+    if rng.random() < PORTS_SHARE:
+        data["cluster"]["network"]["collectives"] = "ports"
 
 
 def _shard(rng: random.Random, data: dict[str, Any]) -> None:
@@ -219,6 +227,7 @@ def random_staged_data(seed: int) -> dict[str, Any]:
     _constrain(rng, data)
     _constrain_further(rng, data)
     _tighten(rng, data, pairs, devices)
+    give_ports(random.Random(f"ports staged {seed}"), data)
     return data
 
 

@@ -11,10 +11,11 @@ PATHS = instance_paths()
 
 
 def test_every_instance_is_recorded() -> None:
-    """Instances and records pair up, tiny and paper ones."""
+    """Instances and records pair up: tiny ones, paper ones and networks."""
     assert set(recorded()) == set(PATHS)
     assert sum(name.startswith("tiny/") for name in PATHS) >= 10
     assert sum(name.startswith("paper/") for name in PATHS) == 75
+    assert sum(name.startswith("networks/") for name in PATHS) == 5
 
 
 @pytest.mark.parametrize("name", PATHS)

@@ -33,6 +33,11 @@ torchrun pretrain_gpt.py $ARGS --num-layers 32 --hidden-size 4096 --num-attentio
   --num-layers-per-virtual-pipeline-stage 4 --recompute-granularity full --lr 1e-4 \\
   --use-distributed-optimizer --position-embedding-type rope --swiglu --num-query-groups 8
 """
+# The least that states a model and a batch.
+LINE = (
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --vocab-size 50257 "
+    "--seq-length 2048 --global-batch-size 64 "
+)
 
 
 def test_json_is_the_prediction(tmp_path: Path) -> None:
@@ -44,6 +49,9 @@ def test_json_is_the_prediction(tmp_path: Path) -> None:
     assert data["iteration_ps"] == str(found.iteration_ps)
     assert data["tokens_per_s_device"] == found.tokens_per_s_device
     assert [rate["utilisation"] for rate in data["flops"]] == [r.utilisation for r in found.rates]
+    assert sum(map(int, data["formula_terms_ps"].values())) == found.formula_ps
+    assert (data["degrees"]["dp"], data["degrees"]["pp"], data["global_batch"]) == (4, 4, 64)
+    assert (data["precision"], data["recompute"], data["runtime"]) == ("bf16", "none", None)
     assert data["memory"]["peak_bytes"] == max(
         sum(stage["terms_bytes"].values()) for stage in data["memory"]["stages"]
     )
@@ -96,7 +104,10 @@ def test_arguments_of_megatron(tmp_path: Path) -> None:
         "precision": "bf16",
         "recompute": "full",
         "zero": 1,
-        "model": {**DIMENSIONS, "positions": 0, "gated": True, "kv_heads": 8},
+        "model": {
+            **DIMENSIONS,
+            **{"positions": 0, "gated": True, "kv_heads": 8, "tied": True, "ffn": 10880},
+        },
     }
     script = tmp_path / "launch.sh"
     script.write_text(SCRIPT)
@@ -105,8 +116,70 @@ def test_arguments_of_megatron(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("--fp8-format hybrid --bf16", "precision", "fp8"),
+        ("--recompute-granularity full --recompute-method uniform", "recompute", "full"),
+        ("--hidden-dropout 0 --attention-dropout 0.0", "dropout", False),
+        ("--hidden-dropout 0", "dropout", True),
+        ("--data-parallel-sharding-strategy optim_grads_params", "zero", 3),
+        ("--cp-comm-type all_gather", "context_parallel", "all-gather"),
+        ("# --micro-batch-size 8 \\\n--micro-batch-size 2 \\\r\n", "microbatch", 2),
+        ("GPT_ARGS=(--micro-batch-size 2)", "microbatch", 2),
+        ('A+="--micro-batch-size 2"; B=\'x', "microbatch", 2),
+        ("--micro-batch-size 2 && echo --micro-batch-size=2", "microbatch", 2),
+        ("--save /x--fp16 --bf16", "precision", "bf16"),
+        ("--seq-length 4096", "sequence_length", None),
+    ],
+)
+def test_what_an_argument_states(text: str, field: str, value: object) -> None:
+    """The field has that value whatever the order; two values for one argument are refused."""
+    if value is None:
+        with pytest.raises(InstanceError, match="--seq-length: found it twice, with 2048 and 4096"):
+            megatron_fields(LINE + text)
+    else:
+        assert megatron_fields(LINE + text)[field] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("--tensor-model-parallel-size 8", {"vocabulary": 51200}),
+        ("--make-vocab-size-divisible-by 1", {"vocabulary": 50257}),
+        ("--padded-vocab-size 60000", {"vocabulary": 60000}),
+        ("--swiglu", {"ffn": 10880, "tied": True}),
+        ("--swiglu --untie-embeddings-and-output-weights", {"tied": False}),
+        ("--swiglu --ffn-hidden-size 14336 --num-experts 8", {"ffn": 14336, "top_k": 2}),
+    ],
+)
+def test_what_is_not_said_is_as_megatron_has_it(text: str, expected: dict[str, Any]) -> None:
+    """Defaults are Megatron-LM's where the run's file has others."""
+    assert expected.items() <= megatron_fields(LINE + text)["model"].items()
+
+
+def test_a_text_without_arguments_is_refused_as_a_run(tmp_path: Path) -> None:
+    """An empty script states nothing, and is no output path either."""
+    script = tmp_path / "launch.json"
+    script.write_text("")
+    result = run("predict", "--megatron", script)
+    assert (result.exit_code, result.stderr[:21]) == (2, "error: --model: found")
+    result = run("predict", "--megatron", script, "-o", script, width=400)
+    assert result.exit_code == 2
+    assert "is the input file itself" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("--recompute-granularity full --recompute-method block", ("method", "block", "uniform")),
+        ("--recompute-num-layers 2", ("--recompute-num-layers", "2", "1 is needed")),
+        ("--recompute-modules core_attn mlp", ("--recompute-modules", "mlp", "core_attn")),
+        ("--decoder-first-pipeline-num-layers 7", ("decoder-first", "--stage-layers")),
+        ("--expert-tensor-parallel-size 2", ("--expert-tensor", "2", "1 is needed")),
+        ("--num-attention-heads 32 --hidden-size 4096 --kv-channels 96", ("96", "4096 / 32")),
+        ("--a " * 2**16 + "-", ("262145 characters", "262144")),
+        ("--hidden-dropout a", ("--hidden-dropout", "'a'", "number")),
+        ("--num-layers 8 --num-layers 16", ("--num-layers", "8 and 16")),
         ("--num-layers $LAYERS", ("--num-layers", "$LAYERS", "variables")),
         ("--micro-batch-size", ("--micro-batch-size", "whole number")),
         ("--recompute-granularity some", ("some", "full or selective")),
@@ -125,8 +198,13 @@ def test_arguments_that_cannot_be_read_are_refused(text: str, words: tuple[str, 
     ("changes", "words"),
     [
         ({"format": "nest-opt-plan"}, ("format", "nest-opt-run")),
-        ({"version": 2}, ("version",)),
-        ({"tpp": 8}, ("tpp", "unknown field")),
+        ({"version": 2}, ("version", "2", "1")),
+        ({"version": True}, ("version", "true", "1")),
+        ({"model": None}, ("run.json: model: found null",)),
+        ({"model": {**DIMENSIONS, "gated": True, "positions": 9}}, ("model.positions", "9")),
+        ({"model": {**DIMENSIONS, "gated": True, "embedding_norm": True}}, ("model.embedding",)),
+        ({"tpp": 8}, ("tpp", "unknown field", "call it tp")),
+        ({"foo": 8}, ("foo", "unknown field", "docs/cli.md")),
         ({"model": {"layers": 2}}, ("model", "hidden")),
         ({"model": DIMENSIONS, "sequence_length": None}, ("sequence_length", "dimensions")),
         ({"model": {**DIMENSIONS, "experts": 8}}, ("model.experts", "gated")),
@@ -146,6 +224,21 @@ def test_a_wrong_file_is_refused_by_name(
     assert isinstance(result.exception, SystemExit)
     for word in words:
         assert word in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (["--model", "opt-6.7b"], "--cluster"),
+        (["--layers", "8", "--hidden", "512", "--heads", "8"], "--vocabulary"),
+        (["--model", "opt-6.7b", "--cluster", "dgx-a100", "--devices", "8"], "--global-batch"),
+    ],
+)
+def test_what_options_leave_out_is_named(options: list[str], missing: str) -> None:
+    """The message names the option that would give it."""
+    result = run("predict", *options, width=400)
+    assert result.exit_code == 2
+    assert f"error: {missing}: found nothing, a value is needed" in result.stderr
 
 
 def test_a_name_beside_dimensions_is_refused() -> None:

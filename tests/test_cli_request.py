@@ -11,9 +11,9 @@ from cli_running import run, run_json, write
 from hf_configs import CONFIGS
 
 from nest_opt import InstanceError
-from nest_opt.cli.request_options import ATTENTIONS, OBJECTIVES
+from nest_opt.cli.request_options import ATTENTIONS, COLLECTIVES, OBJECTIVES
 from nest_opt.models.catalogue import MODELS, find_model
-from nest_opt.models.clusters import CLUSTERS, build_cluster
+from nest_opt.models.clusters import CLUSTERS, SHAPED_CLUSTERS, build_cluster
 from nest_opt.models.hardware import ACCELERATORS, find_accelerator
 from nest_opt.models.parameters import parameters
 from nest_opt.models.request import (
@@ -27,6 +27,7 @@ from nest_opt.models.share import Attention
 from nest_opt.models.spec import TransformerSpec
 from nest_opt.problem import Configuration
 from nest_opt.problem.files import read_problem, to_json_text
+from nest_opt.problem.hierarchical import CollectiveModel
 from nest_opt.problem.job import OBJECTIVES as JOB_OBJECTIVES
 
 SMALL = Request(model="bert-large", cluster="dgx-h100", devices=4, global_batch=16)
@@ -138,6 +139,7 @@ def test_choices_are_those_of_the_engine() -> None:
     """Objectives and kinds of attention that the options allow are all there are."""
     assert OBJECTIVES == JOB_OBJECTIVES
     assert set(ATTENTIONS) == set(get_args(Attention))
+    assert set(COLLECTIVES) == set(get_args(CollectiveModel))
 
 
 # new
@@ -460,7 +462,11 @@ def test_hf_config_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "entries"),
-    [("models", MODELS), ("clusters", CLUSTERS), ("accelerators", ACCELERATORS)],
+    [
+        ("models", MODELS),
+        ("clusters", (*CLUSTERS, *SHAPED_CLUSTERS)),
+        ("accelerators", ACCELERATORS),
+    ],
 )
 def test_list_has_every_entry(name: str, entries: tuple[Any, ...]) -> None:
     """Each entry of a catalogue has a row, within 80 columns, and a JSON object."""

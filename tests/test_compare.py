@@ -205,7 +205,7 @@ def test_an_interrupted_search_is_all_there_is(monkeypatch: pytest.MonkeyPatch) 
             raise KeyboardInterrupt
 
     monkeypatch.setattr(ComparisonProgress, "__call__", stop)
-    path = INSTANCES / "paper" / "bert-large-dgx-h100-64.json"
+    path = INSTANCES / "paper" / "bert-large-paper-h100-spineleaf-64.json"
     data = run_json("compare", path, "--planners", "manual")
     assert data["status"] == "interrupted"
     assert list(rows(data)) == ["solve"]

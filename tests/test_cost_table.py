@@ -207,7 +207,7 @@ def test_sync_by_hand(by_hand: Hand) -> None:
         "expert": (Fraction("2.5") * 3, Fraction(0)),
     }
     for key, cost in table.sync.items():
-        latency, bandwidth = LATENCY_S[key.level], bandwidths[key.level]
+        latency, bandwidth = LATENCY_S[key.spread], bandwidths[key.spread]
         messages = 2 * (key.copies - 1)
         assert cost.fixed_ps == ps(messages * latency)
         assert cost.row_ps == tuple(
@@ -232,11 +232,11 @@ def test_tree_syncs_by_hand() -> None:
         passes, share = (steps, Fraction(2)) if tree_s < ring_s else (
             messages, Fraction(messages, key.copies)
         )  # fmt: skip
-        bandwidth = (Fraction(3 * 10**9), outer)[key.level]
-        assert cost.fixed_ps == ps(passes * LATENCY_S[key.level])
+        bandwidth = (Fraction(3 * 10**9), outer)[key.spread]
+        assert cost.fixed_ps == ps(passes * LATENCY_S[key.spread])
         assert cost.row_ps[0] == ps(share * size / bandwidth)
         if tree_s < ring_s:
-            trees.add((key.copies, key.level))
+            trees.add((key.copies, key.spread))
     assert trees == {(copies, level) for copies in (4, 8) for level in (0, 1)}
 
 
@@ -279,7 +279,10 @@ def test_the_page_describes_every_field() -> None:
     """Each field of the example has a row of its own in the page's tables of fields."""
     text = PAGE.read_text(encoding="utf-8")
     described = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    data = table_to_json(build_cost_table(tied(sharded(hand_problem("7e8"), (1, 2)))))
+    problem = tied(sharded(hand_problem("7e8"), (1, 2)))
+    network = problem.cluster.network.model_copy(update={"collectives": "ports"})
+    cluster = problem.cluster.model_copy(update={"network": network})
+    data = table_to_json(build_cost_table(problem.model_copy(update={"cluster": cluster})))
     syncs = {name for entry in data["sync"] for name in entry}
     parts = (data["pairs"][0], syncs, data["shards"][0], data["tied"])
     assert described == {*data, *data["tied"]["exchange"][0]}.union(*parts)

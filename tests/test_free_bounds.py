@@ -244,4 +244,6 @@ def test_least_levels_count_devices() -> None:
     k = Configuration(2, 1, 4, True)
     assert least.of_groups(k) == (0, 0, 0, 0)
     # Dense copies are ep * d, those of experts d.
-    assert least.of_copies(k, 4, NOT_SHARDED) == (1, 0)
+    assert least.copy_levels(k, 4, NOT_SHARDED) == (1, 0)
+    # Eight of them leave a node by eight ports: number 1, the next to what they have inside.
+    assert least.of_copies(k, 4, NOT_SHARDED) == (1 + 2 * 1, 0)

@@ -12,10 +12,11 @@ import pytest
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.cluster_template import ClusterTemplate
-from nest_opt.models.clusters import CLUSTERS, build_cluster, find_cluster
+from nest_opt.models.clusters import CLUSTERS, SHAPED_CLUSTERS, build_cluster, find_cluster
 from nest_opt.models.figure import Figure
 from nest_opt.models.hardware import ACCELERATORS, find_accelerator
 from nest_opt.models.hardware_page import MARKER, tables
+from nest_opt.network import planned_levels
 from nest_opt.problem import Cluster
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "hardware.md"
@@ -31,12 +32,15 @@ HARDWARE_ROWS = {
     "b200": "B200-SXM",
     "gb200": "GB200 (per GPU, NVL72)",
     "mi300x": "MI300X",
+    "mi250x-gcd": "MI250X (1 module = 2 GCD)",
     "tpuv4": "TPU v4",
     "tpuv5e": "TPU v5e",
     "tpuv5p": "TPU v5p",
     "tpuv6e": "TPU v6e (Trillium)",
     "trainium2": "Trainium2",
 }
+# Devices that share a module, of which the table's row is.
+DIES = {"mi250x-gcd": 2}
 
 # What rings on a full node attain, GB/s, as the table's cell prints it beside other figures.
 FAST_LINK_MEASURED = {
@@ -161,10 +165,15 @@ def test_required_entries_are_there() -> None:
 def test_accelerators_equal_the_public_figures(entry: Accelerator, shared_data: Path) -> None:
     """Peaks, memory, bandwidths and the fast link are the table's preferred figures."""
     row = rows(shared_data / "facts" / "hardware.csv", "accelerator")[HARDWARE_ROWS[entry.name]]
-    assert entry.matmul_16bit_flops.value == Decimal(row["bf16_tflops"]) * 10**12
-    assert entry.memory_bytes.value == Decimal(row["hbm_gb"]) * 10**9
-    assert entry.memory_bandwidth_bytes_per_s.value == Decimal(row["hbm_gbps"]) * 10**9
-    assert entry.fast_link_bytes_per_s.value == Decimal(row["intra_gbps_uni"]) * 10**9
+    dies = DIES.get(entry.name, 1)
+    assert dies * entry.matmul_16bit_flops.value == Decimal(row["bf16_tflops"]) * 10**12
+    assert dies * entry.memory_bytes.value == Decimal(row["hbm_gb"]) * 10**9
+    assert dies * entry.memory_bandwidth_bytes_per_s.value == Decimal(row["hbm_gbps"]) * 10**9
+    if dies == 1:
+        assert entry.fast_link_bytes_per_s.value == Decimal(row["intra_gbps_uni"]) * 10**9
+    else:
+        cell = row["detail_intra_GBps_per_device_unidirectional"]
+        assert entry.fast_link_bytes_per_s.value / 10**9 in numbers(cell)
     if entry.matmul_fp8_flops is not None:
         cell = row["detail_peak_fp8_dense_tflops"]
         assert entry.matmul_fp8_flops.value / 10**12 in numbers(cell)
@@ -387,3 +396,40 @@ def test_a_cluster_survives_its_file() -> None:
     for entry in CLUSTERS:
         cluster = build_cluster(entry.name, 1024, achievable=True)
         assert Cluster.model_validate_json(cluster.model_dump_json()) == cluster
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "kind", "levels"),
+    [
+        ("dgx-h100-rails", 8, "hierarchical", [8]),
+        ("dgx-h100-rails", 512, "rails", [8, 32, 2]),
+        ("tpuv4-torus", 64, "torus", [8, 8]),
+        ("tpuv4-torus", 256, "torus", [8, 8, 4]),
+        ("frontier", 1024, "dragonfly", [8, 4, 32]),
+        ("llama3-24k-tree", 6144, "hierarchical", [8, 2, 192, 2]),
+    ],
+)
+def test_shapes_have_the_levels_of_the_machines(
+    name: str, devices: int, kind: str, levels: list[int]
+) -> None:
+    """Rails, a slice of a torus, a dragonfly of nodes and a tree, as the planner sees them."""
+    cluster = build_cluster(name, devices)
+    assert cluster.network.type == kind
+    assert cluster.network.device_count >= cluster.device_count == devices
+    assert [level.size for level in planned_levels(cluster).levels] == levels
+
+
+def test_an_oversubscribed_level_has_its_full_links() -> None:
+    """The tree of Llama 3 and its flat twin give a device the same, all sending at once."""
+    tree, flat = (build_cluster(name, 6144) for name in ("llama3-24k-tree", "llama3-24k"))
+    assert bandwidths(tree)[-1] == 50 * 10**9
+    found, worst = (planned_levels(cluster).levels[-1] for cluster in (tree, flat))
+    assert int(found.bandwidth_bytes_per_s) == worst.bandwidth_bytes_per_s
+
+
+@pytest.mark.parametrize("entry", SHAPED_CLUSTERS, ids=lambda entry: entry.name)
+def test_every_number_of_a_shape_has_a_source(entry: ClusterTemplate) -> None:
+    """Shapes are figures with sources too, and found by all their names."""
+    for name, figure in entry.figures():
+        assert figure.guess == figure.source.startswith("guess: "), name
+    assert all(find_cluster(name) is entry for name in (entry.name, *entry.aliases))

@@ -83,7 +83,7 @@ def test_level_sets_equal_those_of_the_devices(seed: int) -> None:
         generator.choice([1, 2, 3]), generator.choice([1, 1, 2]), generator.choice([1, 1, 2])
     )
     block = configuration.block_size
-    vectors = LevelVectors(network.group_sizes, configuration)
+    vectors = LevelVectors(network.spreads, configuration)
     for replicas in range(1, devices // block + 1):
         for stages in range(1, min(4, devices // (block * replicas)) + 1):
             for device_map in aligned_maps(
@@ -112,7 +112,7 @@ def test_levels_of_runs_equal_those_of_the_devices(seed: int) -> None:
         generator.choice([1, 2, 3]), generator.choice([1, 1, 2]), generator.choice([1, 1, 2])
     )
     block = configuration.block_size
-    vectors = LevelVectors(network.group_sizes, configuration)
+    vectors = LevelVectors(network.spreads, configuration)
     for replicas in range(2, devices // block + 1):
         runs = [h for h in range(2, replicas + 1) if replicas % h == 0]
         for stages in range(1, min(2, devices // (block * replicas)) + 1):

@@ -60,9 +60,19 @@ def test_rates_name_their_conventions(gpt: Prediction) -> None:
 
 def test_bubble_and_sync_are_what_is_left_of_the_iteration(gpt: Prediction) -> None:
     """Under 1F1B with nearly equal stages the bubble is close to (p - 1) / (m + p - 1)."""
-    parts = gpt.busy_ps + gpt.exposed_sync_ps
-    assert gpt.bubble_share == pytest.approx(1 - parts / gpt.iteration_ps)
+    assert gpt.simulation is not None
+    assert gpt.busy_ps == 192 * max(stage.time_ps for stage in gpt.evaluation.stages)
+    assert gpt.simulation.compute_ps + gpt.exposed_sync_ps == gpt.iteration_ps
     assert gpt.bubble_share == pytest.approx(15 / (192 + 15), rel=0.1)
+
+
+def test_hops_that_keep_no_stage_busy_are_bubble_where_they_are_waited_for() -> None:
+    """With one microbatch on slow links a stage works a p-th of the time, less the hops."""
+    run = replace(GPT_175B, pp=8, tp=1, devices=64, global_batch=8, zero=0)
+    blocking, delay = predict(run), predict(run, hops="delay")
+    assert delay.simulation is not None
+    assert delay.busy_ps == max(delay.simulation.busy_ps) < blocking.busy_ps
+    assert delay.bubble_share > blocking.bubble_share
 
 
 def test_a_run_that_does_not_fit_is_predicted() -> None:
@@ -107,9 +117,13 @@ def test_stage_layers_are_those_stated() -> None:
         ({"tp": 1, "sequence_parallel": True}, ("sequence parallelism", "tp 1")),
         ({"schedule": "interleaved"}, ("virtual stages", "1", "interleaved")),
         ({"virtual_stages": 3, "global_batch": 1528}, ("microbatches", "191", "16")),
+        ({"sequence_length": 2047, "sequence_parallel": True}, ("2047", "multiple of 8", "tp 8")),
         ({"stage_layers": (96,)}, ("stage layers", "1", "16")),
         ({"stage_layers": (7, *[6] * 15)}, ("stage layers", "97", "96")),
         ({"zero": 4}, ("zero", "4")),
+        ({"zero": True}, ("zero", "True")),
+        ({"algorithms": ("ring", "star")}, ("algorithms", "star", "tree")),
+        ({"sequence_length": 2048.0}, ("sequence length", "2048.0")),
         ({"zero": 0, "zero_instances": 2}, ("zero instances", "2", "zero 0")),
         ({"devices": 0}, ("devices", "0")),
         ({"recompute": "some"}, ("recompute", "some", "full")),

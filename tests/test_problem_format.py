@@ -1,4 +1,4 @@
-"""The page on the problem format: complete, and its example is solved as it says."""
+"""The pages on file formats: complete, and their example is solved as they say."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from nest_opt.cost.units import to_s
 from nest_opt.plan.schema import SCHEMAS, file_schema
 from nest_opt.problem.validation import build, parse_json
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "problem_format.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+TEXT = "\n".join((DOCS / name).read_text("utf-8") for name in ("problem_format.md", "rank_maps.md"))
 
 
 def example(name: str) -> str:

@@ -1,5 +1,6 @@
 """The artifact's baselines, as released and as corrected, and the page about them."""
 
+import csv
 import importlib.util
 import sys
 from pathlib import Path
@@ -75,9 +76,14 @@ def test_the_release_gives_what_is_published(program: ModuleType, scored: Any) -
 
 
 def test_the_page_shows_the_tables(program: ModuleType, scored: Any) -> None:
-    """docs/paper.md has the tables that the program makes."""
+    """docs/paper.md has the tables that the program makes, and the CSV file its multiples."""
     page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    assert page.partition(program.MARKER)[2].strip() == "\n".join(program.tables(scored[0]))
+    shown = page.partition("<!-- artifact -->")[2].partition("<!-- end of artifact -->")[0]
+    assert shown.strip() == "\n".join(program.tables(scored[0])).strip()
+    with (ROOT / "docs" / "figures" / "paper_artifact.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert tuple(header) == program.Multiple._fields
+    assert rows == [list(map(str, each)) for each in program.multiples(scored[0])]
 
 
 def test_layers_run_out() -> None:

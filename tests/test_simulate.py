@@ -294,5 +294,8 @@ def test_malformed_schedules_are_refused() -> None:
         interleaved(2, 5, 1)
     with pytest.raises(ScheduleError, match="found 1 stages, 1f1b has 2"):
         simulate(one_f_one_b(2, 1), [StageTimes(1, 1)])
+    for name in ("hops", "sync"):
+        with pytest.raises(ScheduleError, match=f"{name}: found 'none', one of"):
+            simulate(one_f_one_b(1, 1), [StageTimes(1, 1)], **{name: "none"})  # type: ignore[arg-type]
     with pytest.raises(ScheduleError, match="hop_in_ps: found -1"):
         StageTimes(1, 1, hop_in_ps=-1)

@@ -365,7 +365,7 @@ def test_levels_are_those_of_the_devices(seed: int) -> None:
     costs = Costs(problem)
     for cell in enumerate_cells(problem):
         if cell.device_map.stages > 1:
-            vectors = LevelVectors(costs.network.group_sizes, cell.configuration)
+            vectors = LevelVectors(costs.network.spreads, cell.configuration)
             found = vectors.exchange_level(cell.device_map)
             assert found == exchange_level(costs.network, cell.device_map)
             # The bound of a group has the least level of ends so many blocks apart.

@@ -79,6 +79,7 @@ def whole_space_data(seed: int) -> Data:
             break
     data["name"] = f"whole-space-{seed}"
     _tighten(rng, data, cells)
+    parts.give_ports(random.Random(f"whole space, ports {seed}"), data)
     return data
 
 

@@ -19,6 +19,7 @@ import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cache, lru_cache
 from importlib import import_module
@@ -33,13 +34,16 @@ from typing import Any, NamedTuple
 MOST_BYTES, MOST_DIGITS, MOST_GROUPS, MOST_STEPS = 2**26, 40, 2 * 10**6, 10**9
 MOST_INTERVALS, MOST_CUTS = 2**23, 2001
 ENDLESS = 2**200
+DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 FAMILIES = ("aligned", "free")
 CLASSES = ("dense", "expert")
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1")
 # Fields, and what a problem means that leaves one out: others might mean what is not seen here.
 CERTIFICATE = "format version claim problem problem_sha256 table table_sha256 evidence"
 ENTRY = "proof box sync_ps maps level tree"
-TABLE = "format version layer_rows levels usable_bytes reserve_bytes pairs sync zero shards tied"
+TABLE = "format version layer_rows levels usable_bytes reserve_bytes pairs sync zero shards tied "
+TABLE += "rates"
+NETWORK = "type algorithms collectives levels"
 PROBLEM = "format version name note model cluster job search constraints"
 JOB: dict[str, Any] = {
     "global_batch": 0, "sequence_length": 0, "bytes_per_parameter": 0, "objective": "fill-drain",
@@ -197,6 +201,8 @@ class Space:
         sizes = whole((level["size"] for level in levels), 1, 2**20)
         need(1 <= len(sizes) <= 6, "cluster.network: levels")
         self.sizes = list(accumulate(sizes, int.__mul__))
+        self.rates = self._rates(cluster["network"])
+        need(table.get("rates", [[0]] * (len(sizes) - 1)) == self.rates, "table.rates: wrong ones")
         self.proper, self.period = self.sizes[:-1], ([1, *self.sizes])[-2]
         self.devices = sum(whole(group["count"] for group in cluster["devices"]))
         need(0 < self.devices <= min(self.sizes[-1], 2**20), "cluster.devices: wrong number")
@@ -214,6 +220,7 @@ class Space:
         self.zeros = [(z["dense"], z["expert"], z.get("instances", 1)) for z in both]
         need(sorted(self.zeros) == sorted(self._zeros()), "table.zero: not the problem's levels")
         divisors = [s for s in range(1, isqrt(self.batch) + 1) if self.batch % s == 0]
+        self._of_copies = lru_cache(2**16)(self._copies)
         self.divisors = {*divisors, *(self.batch // s for s in divisors)}
         self.replicas = [self._replicas(*pair) for pair in self.pairs]
         for pair, degrees in zip(table["pairs"], self.replicas, strict=True):
@@ -444,11 +451,85 @@ class Space:
                 return True
         return False
 
+    def _rates(self, network: Any) -> list[list[int]]:
+        """Return, for each level above 0, the numbers of bandwidths by least counts: (77)."""
+        known(network, NETWORK.split(), "cluster.network")
+        model = network.get("collectives", "flat")
+        known([model], ["flat", "ports"], "cluster.network.collectives")
+        first, *rest = self._bandwidths(network["levels"])
+        found: list[list[Fraction]] = []
+        for size, bandwidth in zip(self.sizes, rest, strict=False):
+            need(min(first, bandwidth) > 0, "cluster.network: a bandwidth is not above 0")
+            most = min(size, -(-first // bandwidth)) if model == "ports" else 0
+            need(most <= 1000, "cluster.network: more than 1000 bandwidths")
+            found.append([min(first, count * bandwidth) for count in range(1, most + 1)])
+        falling = sorted({first, *(rate for level in found for rate in level)}, reverse=True)
+        return [[falling.index(rate) for rate in level] or [0] for level in found]
+
+    def _bandwidths(self, levels: Any) -> list[Fraction]:
+        """Return the bandwidths over their oversubscription, if any, to 30 digits, down."""
+        peaks = [level["bandwidth_bytes_per_s"] for level in levels]
+        ratios = [level.get("oversubscription", 1) for level in levels]
+        need(min(map(exact, ratios)) >= 1, "cluster.network: an oversubscription below 1")
+        if max(map(exact, ratios)) == 1:
+            return list(map(exact, peaks))
+        pairs = zip(map(exact, peaks), peaks, ratios, strict=True)
+        return [Fraction(DOWN.divide(Decimal(str(w)), Decimal(str(x)))) for _, w, x in pairs]
+
+    def spread(self, level: int, counts: Iterable[int]) -> int:
+        """Return a level and the number of a bandwidth, (77), as one integer.
+
+        Counts are of the levels below from 0 on, the least number of ranks in a group that has any.
+        """
+        pairs = zip(self.rates, counts, strict=False)
+        rates = [rates[min(count, len(rates)) - 1] for rates, count in pairs]
+        return level + len(self.sizes) * max(rates, default=0)
+
+    def best(self, copies: int, level: int) -> int:
+        """Return a spread that none of so many ranks beats, on a level or above.
+
+        Below it they are in two groups at least, and in as many as hold them. The one with the
+        fewest has no more than an equal share.
+        """
+        groups = [max(2, -(-copies // size)) for size in self.sizes[:level]]
+        return self.spread(level, [max(1, copies // count) for count in groups])
+
+    def worst(self, spreads: Iterable[int]) -> int:
+        """Return the spread that several sets of ranks count as: the worst of both parts."""
+        bandwidths, levels = zip(*(divmod(each, len(self.sizes)) for each in spreads), strict=True)
+        return int(max(levels) + len(self.sizes) * max(bandwidths))
+
+    def spread_of(self, devices: Sequence[int]) -> int:
+        """Return the spread of devices that rise."""
+        level, counts = self.level(devices[0], devices[-1]), list[int]()
+        for size in self.sizes[:level] if any(map(any, self.rates)) else ():
+            self.spend(len(devices))
+            counts.append(min(Counter(device // size for device in devices).values()))
+        return self.spread(level, counts)
+
     def level(self, first: int, last: int) -> int:
         """Return the level (1) of a set of devices from its first and last one."""
         return sum([first // size != last // size for size in self.proper])
 
     def least(self, group: Group) -> tuple[Levels, Levels, int]:
+        """Return levels that no plan is below, with spreads of copies in the place of theirs."""
+        inside, _, ends = self._least(group)
+        return inside, self.far_copies(group, 0), ends
+
+    def least_copies(self, group: Group) -> Levels:
+        """Return levels of copies that no plan is below."""
+        return self._least(group)[1]
+
+    def far_copies(self, group: Group, level: int) -> Levels:
+        """Return spreads of copies that no plan is below in which they are on a level or above."""
+        _, cp, ep, _ = self.pairs[group.pair][1]
+        d, (zd, ze, h), counts = group.replicas, self.zeros[group.zero], list[int]()
+        for z, width in ((zd, cp * ep), (ze, cp)):
+            counts += [width * (d // h), h] if z else [width * d, 1]
+        levels = self._least(group)[1]
+        return tuple(self.best(n, max(level, at)) for n, at in zip(counts, levels, strict=True))
+
+    def _least(self, group: Group) -> tuple[Levels, Levels, int]:
         """Return levels that no plan is below: of (tp, cp, ep, hop), of copies, of both ends.
 
         Levels of copies are those of dense copies inside a run and between runs, and of expert
@@ -498,23 +579,35 @@ class Space:
         return list(map(frozenset, seen)), copies, max(at for *_, at, _ in seen[0])
 
     def _copy_levels(self, group: Group, steps: Steps, stage: int) -> frozenset[Levels]:
-        """Return the levels of a stage's copies, dense ones and expert ones, rank by rank."""
+        """Return the spreads of a stage's copies, dense ones and expert ones, rank by rank."""
         (hop, step, _), (tp, cp, ep, _) = steps, self.pairs[group.pair][1]
         d, (zd, ze, h), seen = group.replicas, self.zeros[group.zero], set()
         for t, e in product(range(tp), range(ep)):
-            first, levels = stage * hop + t, []
+            first, levels = stage * hop + t, list[int]()
             for z, x, width in ((zd, first, cp * ep), (ze, first + tp * cp * e, cp)):
-                # A replica has `width` copies tp devices apart, a run so many replicas.
-                length, reach = (d // h if z else d), (width - 1) * tp
-                self.spend(d * width if length < d else 1)
-                runs = range(x, x + d * step, length * step)
-                levels.append(max([self.level(y, y + (length - 1) * step + reach) for y in runs]))
-                places = product(range(x, x + length * step, step), range(0, reach + 1, tp))
-                last = runs[-1] - x
-                between = (self.level(y + w, y + w + last) for y, w in places) if last else [0]
-                levels.append(max(between))
+                levels += self._of_copies(x % self.period, step, d, d // h if z else d, width, tp)
             seen.add(tuple(levels))
         return frozenset(seen)
+
+    def _copies(
+        self, x: int, step: int, replicas: int, length: int, width: int, tp: int
+    ) -> tuple[int, int]:
+        """Return the spreads of copies inside the worst run, and of the worst equals between runs.
+
+        A replica has `width` copies tp devices apart, a run `length` replicas. What starts a whole
+        number of largest proper groups further on sees the same.
+        """
+        last, inner = replicas * step, [range(0, width * tp, tp)] * length
+        of_run = [r * step + w for r, places in enumerate(inner) for w in places]
+        self.spend(replicas * width)
+        inside = {
+            self.spread_of([y + z for z in of_run]) for y in range(x, x + last, length * step)
+        }
+        if length == replicas:
+            return self.worst(inside), 0
+        equals = range(0, last, length * step)
+        between = {self.spread_of([x + y + z for z in equals]) for y in of_run}
+        return self.worst(inside), self.worst(between)
 
 
 # What stages cost
@@ -562,7 +655,9 @@ class Table:
         sync, shards, exchange = [], [], []
         tied = table.get("tied", {"row": None, "exchange": []})
         for e in table["sync"]:
-            what = e.get("operation", "all-reduce"), e.get("shares", 1), e["level"]
+            need(e["level"] < len(space.sizes), "table.sync: a level that there is not")
+            spread = e["level"] + len(space.sizes) * e.get("rate", 0)
+            what = e.get("operation", "all-reduce"), e.get("shares", 1), spread
             key = (*e["configuration"], e["class"], e["copies"], *what)
             sync.append((key, [e["fixed_ps"], *e["row_ps"]]))
         for e in table.get("shards", []):
@@ -587,12 +682,29 @@ class Table:
             times = pair["forward_collective_ps"], pair["backward_collective_ps"]
             rising += [pair["hop_ps"], *(rows for kinds in times for rows in kinds.values())]
             rising.append([pair["repeated_forward_ps"], pair["forward_ps"]])
-        for calls in (self.sync, self.exchange):
-            for *key, level in calls:
-                rising.append([calls[(*key, at)] for at in range(max(0, level - 1), level + 1)])
+        for (*key, level), exchange in self.exchange.items():
+            rising.append([self.exchange[*key, max(0, level - 1)], exchange])
+        rising += self._of_calls()
         for lower, upper in (two for rows in rising for two in pairwise(rows)):
             fine = len(lower) == len(upper) and all(map(le, lower, upper))
             need(fine, "table: a time falls with the level, or more is repeated than there is")
+
+    def _of_calls(self) -> Iterator[list[list[int]]]:
+        """Yield what must not fall of calls over copies: fixed parts by level, others by bandwidth.
+
+        Where all bandwidths have number 0, the level decides both.
+        """
+        levels, flat = len(self.space.sizes), not any(map(any, self.space.rates))
+        found: dict[Any, tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
+        for (*key, spread), (fixed, *row) in self.sync.items():
+            bandwidth, level = divmod(spread, levels)
+            of_level, of_bandwidth = found.setdefault(tuple(key), ({}, {}))
+            same = of_level.setdefault(level, [fixed]) == [fixed]
+            same &= of_bandwidth.setdefault(level if flat else bandwidth, row) == row
+            need(same, "table.sync: calls of one level, or one bandwidth, differ")
+        for parts in found.values():
+            for part in parts:
+                yield [part[at] for at in sorted(part)]
 
     def prefix(self, row: Sequence[int]) -> list[int]:
         """Return, for each cut, the sum over the layers before it of what each row has."""
@@ -1066,7 +1178,7 @@ class Proofs:
         (*inside, hop), copies, _ = space.least(group)
         k, d, h = space.pairs[group.pair][1], group.replicas, space.zeros[group.zero][2]
         room, together = space.sizes[level - 1] // prod(k[:3]), d if h == 1 else min(h, d // h)
-        apart = tuple(max(level, at) for at in copies)
+        apart = space.far_copies(group, level)
         # How a block lies: places that it takes, levels of its groups, and of its copies.
         lies = [(1, inside, apart)] * (together > 1) + [(together, inside, copies)]
         for kind in (kind for kind in range(3) if k[kind] > 1):

@@ -98,7 +98,8 @@ def _exchange(costs: "Costs") -> int:
 
 def _choice(proofs: "Proofs", group: "Group", top: int) -> "dual_rows.Choice":
     """Return what a stage takes, at levels 0 to `top`."""
-    (costs, _), (inside, copies, _) = proofs.of(group), proofs.space.least(group)
+    (costs, _), (inside, *_) = proofs.of(group), proofs.space.least(group)
+    copies = proofs.space.least_copies(group)
     rows, tied = proofs.table.rows, proofs.table.tied
     # A single stage holds tied parameters once: (65).
     own = rows if tied is None or group.stages > 1 else [*rows[:-1], tied]
@@ -139,20 +140,23 @@ def _class_costs(
 ) -> "dual_rows.ClassCosts":
     """Return what a class takes over its copies in a run; between runs, at the least level."""
     (costs, _), rows, sync = proofs.of(group), proofs.table.rows, proofs.table.sync
+    best = proofs.space.best
     name, zero, inside, each, batch = costs.classes[place]
     between = proofs.space.least(group)[1][2 * place + 1]
     held = costs.costs["parameters"][name]
     nothing = [0] * (1 + len(held))
     fixed, syncs, rounds = [], [], []
     for level in range(top + 1):
-        keys = [(name, inside, what, 1, level) for what in batch]
+        # How copies spread below their level is not in the rows: as well as they can.
+        spread = best(inside, level)
+        keys = [(name, inside, what, 1, spread) for what in batch]
         if zero and costs.runs > 1:
             keys.append((name, costs.runs, "all-reduce", inside, between))
         every = [nothing, *(sync[*costs.k, *key] for key in keys)]
         first, *row = (sum(column) for column in zip(*every, strict=True))
         fixed.append(first)
         syncs.append(tuple(row[r] for r in own))
-        calls = [sync[*costs.k, name, inside, what, 1, level] for what in each]
+        calls = [sync[*costs.k, name, inside, what, 1, spread] for what in each]
         rounds.append(
             tuple(sum(call[0] + call[1 + r] for call in calls) if held[r] else 0 for r in rows)
         )

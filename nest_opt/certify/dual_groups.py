@@ -193,18 +193,21 @@ def _class_costs(
     costs: Costs, at: Degrees, k: Configuration, name: ParameterClass, own: Row, top: int
 ) -> ClassCosts:
     """Return what a class takes over its copies in a run; between runs, at the least level."""
-    table, sharding = costs.table, at.sharding
-    between = least_level(costs, at.zero.runs(name))
+    table, sharding, best = costs.table, at.sharding, costs.network.spreads.best
+    runs, copies = at.zero.runs(name), sharding.inside(k, name)
+    between = best(runs, least_level(costs, runs))
     fixed, sync, rounds = [], [], []
     for level in range(top + 1):
+        # How copies spread below their level is not in the programs: as well as they can.
+        inside = best(copies, level)
         calls = [
-            run_sync(table, k, name, sharding, level),
+            run_sync(table, k, name, sharding, inside),
             between_sync(table, k, name, sharding, between),
         ]
         found = [call for call in calls if call is not None]
         fixed.append(sum(call.fixed_ps for call in found))
         sync.append(tuple(sum(call.row_ps[row] for call in found) for row in own))
-        levels = [CopyLevels(level)] * len(CLASSES)
+        levels = [CopyLevels(inside)] * len(CLASSES)
         times = round_times(table, (at.microbatch, k), sharding, levels, classes=[name])
         rounds.append(tuple(times[row] if times else 0 for row in table.layer_rows))
     parameters = table.pairs[at.microbatch, k].parameters[name]

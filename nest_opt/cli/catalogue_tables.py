@@ -12,7 +12,7 @@ from nest_opt.cli.units import bytes_text, number_text, percent_text
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.catalogue import MODELS, CatalogueEntry
 from nest_opt.models.cluster_template import ClusterTemplate
-from nest_opt.models.clusters import CLUSTERS
+from nest_opt.models.clusters import CLUSTERS, SHAPED_CLUSTERS
 from nest_opt.models.hardware import ACCELERATORS
 from nest_opt.models.parameters import active_parameters, parameters
 
@@ -121,8 +121,8 @@ CATALOGUES: dict[str, Catalogue] = {
     ),
     "clusters": Catalogue(
         ("cluster", "accelerator", ">unit", "network levels"),
-        lambda: [_cluster_row(template) for template in CLUSTERS],
-        lambda: [_cluster_object(template) for template in CLUSTERS],
+        lambda: [_cluster_row(template) for template in (*CLUSTERS, *SHAPED_CLUSTERS)],
+        lambda: [_cluster_object(template) for template in (*CLUSTERS, *SHAPED_CLUSTERS)],
     ),
     "accelerators": Catalogue(
         (

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 # Those of nest_opt.planners, which help must not wait for.
 PLANNER_NAMES = ("manual", "mcmc", "phaze", "alpa", "random")
+ABLATION_NAMES = (
+    "no-network",
+    "inner-bandwidth",
+    "mean-bandwidth",
+    "outer-bandwidth",
+    "memory-last",
+    "memory-repaired",
+    "equal-stages",
+)
 
 
 @click.command("compare")
@@ -26,7 +35,8 @@ PLANNER_NAMES = ("manual", "mcmc", "phaze", "alpa", "random")
     "--planners",
     "names",
     metavar="NAME[,NAME]",
-    help=f"These planners alone, of {', '.join(PLANNER_NAMES)}.",
+    help=f"These planners alone, of {', '.join(PLANNER_NAMES)}; or ablations of the search: "
+    f"{', '.join(ABLATION_NAMES)}.",
 )
 @click.option(
     "--seed", type=whole, default="0", metavar="N", help="Seed of mcmc and random; 0 unless given."

@@ -43,6 +43,12 @@ def exact_report(
         yield from _found(result, result.plan, result.evaluation)
     last = {**about, "proof by": _voucher_text(result), "solve": _start_text(result)}
     last["search"] = _search_text(result)
+    if result.plan is not None and result.plan.objective is None:
+        # Found under costs that a plan cannot claim.
+        last["costs"] = (
+            "those of pairs: each transfer alone on its route; `solve` and `verify` value plans by "
+            "the graph's levels"
+        )
     if output and result.plan:
         last["written"] = str(output)
     yield facts(last)

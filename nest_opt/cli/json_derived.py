@@ -65,7 +65,9 @@ def derived_json(derived: DerivedProblem) -> Object:
             "devices": cluster.device_count,
             "usable_bytes": cluster.device_kind.usable_bytes,
             "reserve_bytes": cluster.device_kind.reserve_bytes,
-            "bandwidths": "achievable" if request.achievable else "peak",
+            "bandwidths": (
+                "as given" if request.network else "achievable" if request.achievable else "peak"
+            ),
         },
     }
 

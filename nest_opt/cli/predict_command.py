@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nest_opt.cli.group import json_option
-from nest_opt.cli.predict_options import run_options, with_options
+from nest_opt.cli.predict_options import check_given, run_options, with_options
 
 if TYPE_CHECKING:
     from nest_opt.prediction.run import RunConfiguration
@@ -54,6 +54,7 @@ def predict_command(
 
     if output:
         check_output(output, run_path)
+        check_output(output, script)
     prediction = predict(_run(run_path, script, fields), simulate=not formula)
     if output:
         write_text(output, to_json_text(prediction.plan()))
@@ -80,4 +81,7 @@ def _run(path: Path | None, script: Path | None, fields: dict[str, Any]) -> "Run
         data = megatron_fields(read_text(script, "keep the launch command alone"))
     if path is not None:
         data |= read_run_data(path)
-    return run_of(with_options(data, fields), "the run" if path is None else str(path))
+    data = with_options(data, fields)
+    if path is None:
+        check_given(data)
+    return run_of(data, "the run" if path is None else str(path))

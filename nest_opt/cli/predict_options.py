@@ -113,6 +113,35 @@ def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+# Without these there is no run; the rest has defaults.
+_NEEDED = (
+    *("model", ".layers", ".hidden", ".heads", ".vocabulary"),
+    *("cluster", "devices", "global_batch"),
+)
+
+
+def check_given(data: dict[str, Any]) -> None:
+    """Refuse a run without a file whose options and arguments leave something out.
+
+    Raises
+    ------
+    UsageError
+        That names the option.
+    """
+    options = {field: option for field, option, _ in _OPTIONS}
+    model = data.get("model")
+    for field in _NEEDED:
+        if field.startswith("."):
+            given = not isinstance(model, dict) or field[1:] in model
+        else:
+            given = field in data
+        if not given:
+            raise click.UsageError(
+                f"{options[field]}: found nothing, a value is needed: give it, or a RUN file with "
+                f"{'model' if field.startswith('.') else ''}{field}"
+            )
+
+
 def _parameter(field: str) -> str:
     return field.replace(".", "model_")
 

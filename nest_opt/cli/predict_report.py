@@ -7,27 +7,38 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nest_opt.cli.json_output import Object, time_json
+from nest_opt.cli.json_output import Object, degrees_json, time_json
 from nest_opt.cli.stage_table import degree_facts, facts
 from nest_opt.cli.units import bytes_text, count_text, number_text, percent_text, time_text
+from nest_opt.improvement import batch_terms
 from nest_opt.models.parameters import parameters
+from nest_opt.prediction.build import recompute_mode
 from nest_opt.prediction.predict import READINGS, FlopRate, Prediction, StageMemory
 
 
 def prediction_json(prediction: Prediction) -> Object:
     """Return the object of a prediction."""
-    derived = prediction.built.derived
+    derived, run = prediction.built.derived, prediction.run
     return {
         "status": "fits" if prediction.fits else "out-of-memory",
         "model": {"name": derived.spec.name, "parameters": parameters(derived.spec)},
         "cluster": derived.template.name,
         "accelerator": derived.accelerator.name,
-        "devices": prediction.run.devices,
+        "devices": run.devices,
+        "degrees": degrees_json(prediction.plan()),
+        "precision": run.precision,
+        "attention": derived.training.attention,
+        "recompute": recompute_mode(run),
+        "runtime": run.runtime,
+        "global_batch": run.global_batch,
         "sequence_length": derived.training.sequence_length,
         "microbatches": prediction.evaluation.rounds,
         "iteration_is": "simulated" if prediction.simulation else "formula",
         **time_json("iteration", prediction.iteration_ps),
         **time_json("formula", prediction.formula_ps),
+        "formula_terms_ps": {
+            name: str(value) for name, value in batch_terms(prediction.evaluation).items()
+        },
         "tokens_per_s": prediction.tokens_per_s,
         "tokens_per_s_device": prediction.tokens_per_s_device,
         "flops": [_rate_json(rate) for rate in prediction.rates],
@@ -90,8 +101,16 @@ def _facts(prediction: Prediction) -> dict[str, str]:
         "cluster": f"{count_text(prediction.run.devices, 'device')} "
         f"({derived.accelerator.name}) of {derived.template.name}",
         **{name: text for name, text in degree_facts(plan).items() if name != "devices"},
+        "computed": f"{prediction.run.precision}, {derived.training.attention} attention, "
+        f"recompute {recompute_mode(prediction.run)}; memory by the rules of "
+        f"{prediction.run.runtime or 'no runtime in particular'}",
         "iteration": f"{time_text(prediction.iteration_ps)} ({how}; formula "
         f"{time_text(prediction.formula_ps)})",
+        "formula": ", ".join(
+            f"{name} {time_text(time_ps)}"
+            for name, time_ps in batch_terms(prediction.evaluation).items()
+            if time_ps
+        ),
         "tokens": f"{number_text(prediction.tokens_per_s)} tokens/s, "
         f"{number_text(prediction.tokens_per_s_device)} tokens/s per device",
         "bubble": f"{100 * prediction.bubble_share:.1f}% of the iteration",

@@ -124,6 +124,8 @@ def _cluster_text(derived: DerivedProblem) -> str:
     kind = cluster.device_kind
     levels = ", ".join(f"{level.name} {level.size:,}" for level in planned_levels(cluster).levels)
     bandwidth = "attained bandwidths" if derived.request.achievable else "peak bandwidths"
+    if derived.request.network:
+        bandwidth = "bandwidths as given"
     return (
         f"{derived.template.name}: {cluster.device_count:,} x {derived.accelerator.name}, "
         f"network levels {levels}; {bytes_text(kind.usable_bytes)} of memory usable on each, "

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OBJECTIVES = ("fill-drain", "nest", "bottleneck")
 ATTENTIONS = ("flash", "stored")
 CONTEXT_PARALLEL = ("ring", "all-gather")
+COLLECTIVES = ("flat", "ports")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class Asked:
     capacity_factor: Fraction | None = None
     expert_imbalance: Fraction | None = None
     peak_bandwidth: bool = False
+    collectives: str | None = None
+    network: Path | None = None
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -71,9 +74,12 @@ class Asked:
             If there is no such model, or its file is not one.
         """
         from nest_opt.models.request import Request, find_spec
+        from nest_opt.problem.files import read_network
 
         self._check(needs_model=spec is None)
         values = {name: getattr(self, name) for name in _OF_REQUEST if self._is_given(name)}
+        if self.network is not None:
+            values["network"] = read_network(self.network)
         values["model"] = find_spec(str(self.model)) if spec is None else spec
         return Request(**{"devices": 1, **values}, achievable=not self.peak_bandwidth)
 
@@ -83,6 +89,10 @@ class Asked:
             raise click.UsageError(
                 f"--smallest: found --devices {self.devices} beside it, one of the two is "
                 "allowed: leave one out"
+            )
+        if self.network is not None and self.smallest:
+            raise click.UsageError(
+                "--smallest: found --network beside it, which has a size of its own: leave one out"
             )
         for name, what in _NEEDED.items():
             excused = self.smallest if name == "devices" else name == "model" and not needs_model
@@ -101,7 +111,9 @@ _NEEDED = {
     "global_batch": "a number of sequences",
 }
 _OF_REQUEST = tuple(
-    field.name for field in fields(Asked) if field.name not in {"smallest", "peak_bandwidth"}
+    field.name
+    for field in fields(Asked)
+    if field.name not in {"smallest", "peak_bandwidth", "network"}
 )
 
 _DECLARATIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -202,6 +214,24 @@ _DECLARATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "is_flag": True,
             "help": "Count on peak bandwidths rather than on what large collectives attain.",
+        },
+    ),
+    "collectives": (
+        "--collectives",
+        {
+            "type": click.Choice(COLLECTIVES),
+            "help": "Whether the copies of parameters leave a group of devices by one port "
+            "(flat) or by one for each rank in it (ports); as the kind of cluster has it unless "
+            "given.",
+        },
+    ),
+    "network": (
+        "--network",
+        {
+            "metavar": "FILE",
+            "type": click.Path(path_type=Path),
+            "help": "A network in place of the cluster's own: the object that a problem file has "
+            "as cluster.network.",
         },
     ),
 }

@@ -224,13 +224,14 @@ def _json(
     from nest_opt.cli.json_output import explanation_json, interrupted_json, solve_json
     from nest_opt.cli.json_plans import front_json, ranking_json
     from nest_opt.cli.json_what_if import what_if_json
+    from nest_opt.cli.retiming import retiming_json
 
     if solved is None:
         return interrupted_json()
     if isinstance(solved, GraphSolveResult):
         return graph_solve_json(solved, explain)
     result, derived = solved.result, solved.derived
-    data = solve_json(result)
+    data = solve_json(result) | retiming_json(result.plan, result.evaluation)
     if explain:
         data["explanation"] = result.plan and explanation_json(result.plan, result.evaluation)
     if top is not None:

@@ -12,6 +12,7 @@ from rich.text import Text
 from nest_opt.api import SolveResult
 from nest_opt.cli.explain import Failure, conflict_text, failure, shortage_text
 from nest_opt.cli.plan_table import front_report, ranking_report
+from nest_opt.cli.retiming import retiming_facts
 from nest_opt.cli.stage_table import (
     LABEL_WIDTH,
     degree_facts,
@@ -109,6 +110,7 @@ def _found(result: SolveResult, plan: Plan, evaluation: Evaluation) -> Iterator[
         "bound": _bound_text(result),
         **speed_facts(plan, evaluation),
         **degree_facts(plan),
+        **retiming_facts(plan, evaluation),
     }
     if result.relaxed:
         rows["left out"] = (

@@ -239,8 +239,9 @@ def _print_json(
     from nest_opt.cli.json_exact import optimum_json
     from nest_opt.cli.json_output import print_json, verify_json
     from nest_opt.cli.plan_bounds_report import plan_bounds_json
+    from nest_opt.cli.retiming import retiming_json
 
-    data = verify_json(result)
+    data = verify_json(result) | retiming_json(result.plan, result.evaluation)
     if shown.bounds:
         data["bounds"] = plan_bounds_json(result.evaluation, bounds)
     if shown.exact:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from nest_opt.api import VerifyResult
 from nest_opt.cli.console import printable
+from nest_opt.cli.retiming import retiming_facts
 from nest_opt.cli.solve_report import headline
 from nest_opt.cli.stage_table import degree_facts, facts, speed_facts
 from nest_opt.cli.term_report import term_by_term
@@ -29,6 +30,7 @@ def verify_report(result: VerifyResult) -> Iterator[RenderableType]:
                 **_claim(result, evaluation),
                 **speed_facts(plan, evaluation),
                 **degree_facts(plan),
+                **retiming_facts(plan, evaluation),
             }
         )
         yield Text()

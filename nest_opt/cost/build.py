@@ -27,13 +27,14 @@ from nest_opt.cost.table import (
 from nest_opt.cost.units import to_bytes, to_bytes_each, to_ps, to_ps_each
 from nest_opt.errors import InstanceError
 from nest_opt.network import Network, build_network
+from nest_opt.network.spread import every_spread
 from nest_opt.problem import Configuration, Problem, Profile
 from nest_opt.problem.job import Job
 from nest_opt.problem.profile import GROUPS, Group, Recompute
 
 
-def build_cost_table(problem: Problem) -> CostTable:
-    """Compute the cost table of a problem.
+def build_cost_table(problem: Problem, network: Network | None = None) -> CostTable:
+    """Compute the cost table of a problem, on the cluster's network unless another is given.
 
     Raises
     ------
@@ -47,7 +48,7 @@ def build_cost_table(problem: Problem) -> CostTable:
             f"job.transfer: found {problem.job.transfer!r} (a placement graph), 'relay' is needed "
             "to search runs of layers on blocks of devices: use `nest-opt exact`"
         )
-    network = build_network(problem.cluster)
+    network = network or build_network(problem.cluster)
     device = problem.cluster.device_kind
     pairs = {
         (microbatch, configuration): _pair_costs(problem, network, microbatch, configuration)
@@ -65,6 +66,7 @@ def build_cost_table(problem: Problem) -> CostTable:
         zero=problem.zeros,
         shards=_shard_costs(problem, replicas),
         tied=_tied_costs(problem, network, replicas),
+        rates=None if network.spreads.is_flat else network.spreads.rates,
     )
     refuse_overflow(table)
     return table
@@ -250,8 +252,9 @@ def _collective_ps(
     for collective in profile.collectives:
         if collective.group == group and collective.phase == phase:
             size, operation = Fraction(collective.bytes), collective.operation
-            algorithm = network.fastest_algorithm(operation, ranks, level, size)
-            fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
+            spread = network.spreads.single_port(level)
+            algorithm = network.fastest_algorithm(operation, ranks, spread, size)
+            fixed, per_byte = network.collective_s(operation, ranks, spread, algorithm)
             exposed = fixed + per_byte * size - Fraction(collective.hidden_s)
             total += collective.count * to_ps(max(Fraction(0), exposed))
     return total
@@ -288,13 +291,14 @@ def _sync_costs(
     network: Network,
     replicas: Mapping[tuple[int, Configuration], tuple[int, ...]],
 ) -> dict[SyncKey, SyncCosts]:
-    """Return the collectives over copies of every class, number of copies and level.
+    """Return the collectives over copies of every class, number of copies and spread.
 
     The algorithm is the one that is fastest for the largest layer on the
-    outermost level: the same for all layers, so that a stage's sync stays a
-    sum over them, and for all levels, so that no level is faster than a lower.
+    outermost level, in the best spread there: the same for all layers, so that
+    a stage's sync stays a sum over them, and for all spreads, so that none is
+    faster than a better one.
     """
-    top = network.level_count - 1
+    spreads, top = network.spreads, network.level_count - 1
     sizes_of = problem.job.bytes_per_parameter
     costs: dict[SyncKey, SyncCosts] = {}
     for (microbatch, configuration), degrees in replicas.items():
@@ -303,16 +307,19 @@ def _sync_costs(
             for operation, ranks, shares in _calls(
                 problem, configuration, parameter_class, degrees
             ):
-                key = SyncKey(configuration, parameter_class, ranks, top, operation, shares)
+                worst = spreads.single_port(top)
+                key = SyncKey(configuration, parameter_class, ranks, worst, operation, shares)
                 if key in costs:
                     continue
                 part = sizes_of.weights if operation == "all-gather" else sizes_of.gradients
                 size = Fraction(part) / shares
                 counts = [_parameters(profile, parameter_class) for profile in profiles]
-                algorithm = network.fastest_algorithm(operation, ranks, top, size * max(counts))
-                for level in range(network.level_count):
-                    fixed, per_byte = network.collective_s(operation, ranks, level, algorithm)
-                    costs[replace(key, level=level)] = SyncCosts(
+                algorithm = network.fastest_algorithm(
+                    operation, ranks, spreads.best(ranks, top), size * max(counts)
+                )
+                for spread in every_spread(spreads.rates, ranks):
+                    fixed, per_byte = network.collective_s(operation, ranks, spread, algorithm)
+                    costs[replace(key, spread=spread)] = SyncCosts(
                         to_ps(fixed), to_ps_each(per_byte * size, counts)
                     )
     return costs
@@ -392,7 +399,8 @@ def _tied_costs(
             if TiedKey(pair[1].tp, share, level) in exchange:
                 continue
             size = gradients * tied / share
-            algorithm = network.fastest_algorithm("all-reduce", 2, level, size)
-            fixed, per_byte = network.collective_s("all-reduce", 2, level, algorithm)
+            spread = network.spreads.single_port(level)
+            algorithm = network.fastest_algorithm("all-reduce", 2, spread, size)
+            fixed, per_byte = network.collective_s("all-reduce", 2, spread, algorithm)
             exchange[TiedKey(pair[1].tp, share, level)] = to_ps(fixed + per_byte * size)
     return TiedCosts(len(problem.model.used_types), exchange)

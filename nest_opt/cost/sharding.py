@@ -21,7 +21,7 @@ from nest_opt.problem import Configuration, Zero
 
 
 class CopyLevels(NamedTuple):
-    """Network levels of a class's copies: those inside a run of replicas, and equals between."""
+    """Spreads of a class's copies: those inside a run of replicas, and equals between."""
 
     inside: int
     between: int = 0
@@ -77,7 +77,7 @@ class Sharding(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A collective that a table must have at every network level: see `SyncKey`."""
+    """A collective that a table must have in every spread: see `SyncKey`."""
 
     operation: SyncOperation
     copies: int
@@ -145,11 +145,11 @@ def run_sync(
     configuration: Configuration,
     name: ParameterClass,
     sharding: Sharding,
-    level: int,
+    spread: int,
 ) -> SyncCosts | None:
     """Return the part of a class's sync over the copies of one run; None if there is none."""
     operations = sharding.step_operations(name)
-    return _added(_calls(table, configuration, name, sharding, level, operations))
+    return _added(_calls(table, configuration, name, sharding, spread, operations))
 
 
 def between_sync(
@@ -157,14 +157,14 @@ def between_sync(
     configuration: Configuration,
     name: ParameterClass,
     sharding: Sharding,
-    level: int,
+    spread: int,
 ) -> SyncCosts | None:
     """Return the all-reduce of a class's shard between runs; None if there is one run."""
     runs = sharding.zero.runs(name)
     if runs == 1:
         return None
     shares = sharding.inside(configuration, name)
-    return table.sync[SyncKey(configuration, name, runs, level, "all-reduce", shares)]
+    return table.sync[SyncKey(configuration, name, runs, spread, "all-reduce", shares)]
 
 
 def exchange_time(
@@ -187,7 +187,7 @@ def round_times(
 ) -> Row | None:
     """Return what each row's collectives over its copies take in a round; None if there are none.
 
-    `levels` are those of the copies of each class, `only` is the operation
+    `levels` are the spreads of the copies of each class, `only` is the operation
     that counts where not all do, `classes` those that count. A layer calls
     them by itself: its latency is in every one, and layers without parameters
     of a class call nothing.
@@ -213,13 +213,13 @@ def _calls(
     configuration: Configuration,
     name: ParameterClass,
     sharding: Sharding,
-    level: int,
+    spread: int,
     operations: Sequence[SyncOperation],
 ) -> list[SyncCosts]:
     ranks = sharding.inside(configuration, name)
     if ranks == 1:
         return []
-    return [table.sync[SyncKey(configuration, name, ranks, level, what)] for what in operations]
+    return [table.sync[SyncKey(configuration, name, ranks, spread, what)] for what in operations]
 
 
 def _added(calls: Sequence[SyncCosts]) -> SyncCosts | None:

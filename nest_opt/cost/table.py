@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nest_opt.errors import InstanceError
+from nest_opt.network.spread import Rates, every_spread, flat_rates
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, Group, Recompute
 from nest_opt.problem.zero import NOT_SHARDED, Zero
@@ -77,7 +78,7 @@ class SyncCosts:
 
 @dataclass(frozen=True)
 class SyncKey:
-    """What a collective over copies depends on: class, copies, network level and operation.
+    """What a collective over copies depends on: class, copies, their spread and operation.
 
     An all-reduce and a reduce-scatter are of gradients, an all-gather is of weights; an
     all-reduce between runs of replicas is of one of `shares` equal shares of them.
@@ -86,7 +87,7 @@ class SyncKey:
     configuration: Configuration
     parameter_class: ParameterClass
     copies: int
-    level: int
+    spread: int
     operation: SyncOperation = "all-reduce"
     shares: int = 1
 
@@ -162,6 +163,8 @@ class CostTable:
         Row of each layer, in the listed order.
     level_count
         Network levels.
+    rates
+        What spreads have beside their level; None where the level alone decides.
     usable_bytes, reserve_bytes
         Memory of a device that may be filled, and the part kept free.
     replicas
@@ -184,6 +187,11 @@ class CostTable:
     zero: tuple[Zero, ...] = (NOT_SHARDED,)
     shards: Mapping[ShardKey, ShardCosts] = field(default_factory=dict)
     tied: TiedCosts | None = None
+    rates: Rates | None = None
+
+    def spreads(self, copies: int) -> tuple[int, ...]:
+        """Return every spread that so many copies may have."""
+        return every_spread(self.rates or flat_rates(self.level_count), copies)
 
     @property
     def layer_count(self) -> int:

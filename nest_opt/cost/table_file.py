@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from itertools import pairwise, product
 from typing import Annotated, Any, Literal
 
@@ -33,6 +34,7 @@ from nest_opt.cost.table import (
 from nest_opt.errors import InstanceError
 from nest_opt.problem import Configuration
 from nest_opt.problem.base import Degree, Flag, Frozen, Positive
+from nest_opt.problem.hierarchical import MAX_RATES
 from nest_opt.problem.profile import GROUPS, Group, Recompute
 from nest_opt.problem.zero import Zero, ZeroLevel, ZeroValue, zero_json, zero_of
 
@@ -97,19 +99,18 @@ class _SyncEntry(Frozen):
     parameter_class: ParameterClass = Field(alias="class")
     copies: Positive
     level: _Amount
+    rate: _Amount = 0
     operation: SyncOperation = "all-reduce"
     shares: Positive = 1
     fixed_ps: _Amount
     row_ps: _Amounts
 
-    @property
-    def key(self) -> SyncKey:
-        """What the costs belong to."""
-        configuration = Configuration(*self.configuration)
+    def key(self, levels: int) -> SyncKey:
+        """Return what the costs belong to, on a network of so many levels."""
+        configuration, spread = Configuration(*self.configuration), self.level + levels * self.rate
         return SyncKey(
-            configuration, self.parameter_class, self.copies, self.level, self.operation,
-            self.shares,
-        )  # fmt: skip
+            configuration, self.parameter_class, self.copies, spread, self.operation, self.shares
+        )
 
 
 class _ShardEntry(Frozen):
@@ -168,6 +169,7 @@ class _TableFile(Frozen):
     zero: Annotated[tuple[ZeroValue, ...], Field(min_length=1)] = (0,)
     shards: tuple[_ShardEntry, ...] = ()
     tied: _TiedEntry | None = None
+    rates: tuple[_Amounts, ...] | None = None
 
     @property
     def row_count(self) -> int:
@@ -202,6 +204,7 @@ def table_from_json(data: Any, cuts: int | None = None) -> CostTable:
         found = "nothing" if item["type"] == "missing" else repr(item["input"])[:60]
         raise _malformed(place, found, item["msg"].removeprefix("Input ")) from error
     _refuse_shapes(file, cuts or len(file.layer_rows) + 1)
+    _refuse_rates(file)
     table = CostTable(
         layer_rows=file.layer_rows,
         level_count=file.levels,
@@ -209,35 +212,100 @@ def table_from_json(data: Any, cuts: int | None = None) -> CostTable:
         reserve_bytes=file.reserve_bytes,
         replicas={entry.key: entry.replicas for entry in file.pairs},
         pairs={entry.key: entry.costs() for entry in file.pairs},
-        sync={entry.key: SyncCosts(entry.fixed_ps, entry.row_ps) for entry in file.sync},
+        sync={
+            entry.key(file.levels): SyncCosts(entry.fixed_ps, entry.row_ps) for entry in file.sync
+        },
         zero=tuple(map(zero_of, file.zero)),
         shards={
             entry.key: ShardCosts(entry.states_bytes, entry.work_bytes) for entry in file.shards
         },
         tied=file.tied.costs() if file.tied else None,
+        rates=file.rates,
     )
     if len(table.pairs) < len(file.pairs):
         raise _malformed("pairs", "an entry 2 times", "1 is allowed")
-    needed = _sync_keys(table)
-    if set(table.sync) != needed or len(table.sync) < len(file.sync):
-        raise _malformed(
-            "sync", f"{len(file.sync)} entries", f"{len(needed)} are needed: one for each "
-            "configuration, class, number of copies above 1 and level"
-        )  # fmt: skip
+    _refuse_syncs(file, table)
     shards = _shard_keys(table)
     if set(table.shards) != shards or len(table.shards) < len(file.shards):
         raise _malformed(
             "shards", f"{len(file.shards)} entries", f"{len(shards)} are needed: one for each "
             "configuration, class, number of copies and ZeRO level where one is above 0"
         )  # fmt: skip
-    for key in needed:
-        if key.level:
-            costs = [table.sync[replace(key, level=key.level - lower)] for lower in (1, 0)]
-            _refuse_falling("sync", [(cost.fixed_ps, *cost.row_ps) for cost in costs])
     if file.tied:
         _refuse_tied(file, table)
     refuse_overflow(table)
     return table
+
+
+def _refuse_rates(file: _TableFile) -> None:
+    """Refuse rates that are no numbers of bandwidths: they never rise with the number of ranks."""
+    for number, sync in enumerate(file.sync):
+        if sync.level >= file.levels:
+            raise _malformed(
+                f"sync.{number}.level", sync.level, f"0 to {file.levels - 1} is needed"
+            )
+    if file.rates is None:
+        return
+    fine = len(file.rates) == file.levels - 1 and sum(map(len, file.rates)) <= MAX_RATES
+    fine = fine and all(
+        rates and all(low >= high for low, high in pairwise(rates)) for rates in file.rates
+    )
+    if not fine or not any(map(any, file.rates)):
+        raise _malformed(
+            "rates", f"{len(file.rates)} rows",
+            f"{file.levels - 1} are needed, one a level above 0: numbers that never rise, of which "
+            f"one at least is above 0, at most {MAX_RATES} in all",
+        )  # fmt: skip
+
+
+def _refuse_syncs(file: _TableFile, table: CostTable) -> None:
+    """Refuse calls over copies other than those that the search may ask for, or that fall."""
+    calls = {
+        SyncKey(configuration, name, ranks, 0, operation, shares)
+        for configuration, name, degree, zero in _shardings(table)
+        for operation, ranks, shares in calls_of(configuration, name, zero, degree)
+    }
+
+    @cache
+    def spreads(ports: int) -> frozenset[int]:
+        return frozenset(table.spreads(2 * ports))
+
+    def spreads_of(call: SyncKey) -> frozenset[int]:
+        # More ports than there are rates make no difference.
+        return spreads(min(call.copies // 2, MAX_RATES))
+
+    needed = sum(len(spreads_of(call)) for call in calls)
+    known = all(
+        replace(key, spread=0) in calls and key.spread in spreads_of(key) for key in table.sync
+    )
+    if not known or not needed == len(table.sync) == len(file.sync):
+        raise _malformed(
+            "sync", f"{len(file.sync)} entries", f"{needed} are needed: one for each "
+            "configuration, class, number of copies above 1 and spread"
+        )  # fmt: skip
+    _refuse_falling_sync(table)
+
+
+def _refuse_falling_sync(table: CostTable) -> None:
+    """Refuse calls that get faster with the level, or with a lower bandwidth.
+
+    The fixed part is that of the level, the rest that of the bandwidth; without
+    rates the level decides both.
+    """
+    levels = table.level_count
+    found: dict[SyncKey, tuple[dict[int, Row], dict[int, Row]]] = {}
+    for key, cost in table.sync.items():
+        rate, level = divmod(key.spread, levels)
+        parts = found.setdefault(replace(key, spread=0), ({}, {}))
+        at = (level, rate if table.rates else level)
+        for part, place, row in zip(parts, at, ((cost.fixed_ps,), cost.row_ps), strict=True):
+            if part.setdefault(place, row) != row:
+                raise _malformed(
+                    "sync", f"{row} and {part[place]} ps for equal calls", "equal times are needed"
+                )
+    for parts in found.values():
+        for part in parts:
+            _refuse_falling("sync", [part[place] for place in sorted(part)])
 
 
 def _refuse_tied(file: _TableFile, table: CostTable) -> None:
@@ -351,16 +419,6 @@ def _refuse_keys(place: str, entry: _PairEntry) -> None:
             raise _malformed(f"{place}.{name}", f"keys {list(mapping)}", f"{keys} are needed")
 
 
-def _sync_keys(table: CostTable) -> set[SyncKey]:
-    """Return the keys that the search may ask a table's syncs for."""
-    return {
-        SyncKey(configuration, name, ranks, level, operation, shares)
-        for configuration, name, degree, zero in _shardings(table)
-        for operation, ranks, shares in calls_of(configuration, name, zero, degree)
-        for level in range(table.level_count)
-    }
-
-
 def _shard_keys(table: CostTable) -> set[ShardKey]:
     """Return the keys that the search may ask a table's shards for."""
     return {
@@ -408,7 +466,8 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
                 "configuration": list(key.configuration),
                 "class": key.parameter_class,
                 "copies": key.copies,
-                "level": key.level,
+                "level": key.spread % table.level_count,
+                **({"rate": key.spread // table.level_count} if table.rates else {}),
                 **({"operation": key.operation} if any(table.zero) else {}),
                 **({"shares": key.shares} if key.shares > 1 else {}),
                 "fixed_ps": costs.fixed_ps,
@@ -418,6 +477,7 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
         ],
         **(_sharding_to_json(table) if any(table.zero) else {}),
         **(_tied_to_json(table.tied) if table.tied else {}),
+        **({"rates": [list(rates) for rates in table.rates]} if table.rates else {}),
     }
 
 

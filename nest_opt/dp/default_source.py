@@ -65,7 +65,7 @@ class DefaultSource:
         self._rows = np.array(costs.table.layer_rows)
         self._zero = costs.problem.zeros
         self._schedules = costs.problem.search.schedules
-        self.least = LeastLevels(costs.network.group_sizes)
+        self.least = LeastLevels(costs.network.spreads)
         self.bounds = GroupBounds(costs.search_table, costs.problem.job.objective, self.least)
         # By whether parameters are sharded: there are many such, and the oldest are dropped.
         self._matrices: tuple[_Matrices, _Matrices] = ({}, {})

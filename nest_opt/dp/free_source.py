@@ -7,11 +7,10 @@ import numpy as np
 
 from nest_opt.cost.schedule import in_flight
 from nest_opt.cost.sharding import Sharding
-from nest_opt.cost.table import CLASSES
 from nest_opt.dp.chain import Array
 from nest_opt.dp.default_source import DefaultSource
 from nest_opt.dp.group_bounds import GroupBounds, sharding_of
-from nest_opt.dp.least_levels import LeastLevels
+from nest_opt.dp.least_levels import LeastLevels, copy_counts
 from nest_opt.dp.levels import NO_HOP, Levels
 from nest_opt.dp.matrices import NO_ROUNDS, StageKey
 from nest_opt.dp.runs import OPEN, Closing, Counts, Move, Runs, StageCosts, joined
@@ -19,7 +18,7 @@ from nest_opt.dp.source import Group
 from nest_opt.errors import ModelError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Configuration
-from nest_opt.problem.zero import NOT_SHARDED, Zero
+from nest_opt.problem.zero import Zero
 
 _CostsOf: TypeAlias = Callable[[int, Move], StageCosts]
 
@@ -36,15 +35,21 @@ class FreeLeastLevels(LeastLevels):
         """Return the level of two ranks of different stages."""
         return self._level(configuration, 2)
 
-    def of_copies(
-        self, configuration: Configuration, replicas: int, zero: Zero = NOT_SHARDED
-    ) -> Levels:
-        """Return the levels of the copies: `LevelVectors.sync_sets`."""
-        _, cp, ep, _ = configuration
-        dense, expert = (replicas // zero.runs(name) for name in CLASSES)
-        between = () if zero.instances == 1 else (zero.instances, zero.instances)
-        counts = (cp * ep * dense, cp * expert, *between)
+    def copy_levels(self, configuration: Configuration, replicas: int, zero: Zero) -> Levels:
+        """Return the levels of the copies."""
+        counts = copy_counts(configuration, replicas, zero)
         return tuple(self._level(configuration, count) for count in counts)
+
+    def far_copies(
+        self, configuration: Configuration, replicas: int, zero: Zero, level: int
+    ) -> Levels:
+        """Return the spreads of the copies where none of them has a level below one."""
+        counts = copy_counts(configuration, replicas, zero)
+        levels = self.copy_levels(configuration, replicas, zero)
+        return tuple(
+            self._spreads.best(count, max(level, own))
+            for count, own in zip(counts, levels, strict=True)
+        )
 
     def _level(self, configuration: Configuration, devices: int) -> int:
         return self.vectors(configuration).level_of_span(devices - 1)
@@ -68,7 +73,7 @@ class FreeSource(DefaultSource):
                 "leave it out"
             )
         super().__init__(costs)
-        self.least = FreeLeastLevels(costs.network.group_sizes)
+        self.least = self._free_least = FreeLeastLevels(costs.network.spreads)
         self.bounds = GroupBounds(self._table, self._problem.job.objective, self.least)
 
     @property
@@ -147,7 +152,7 @@ class FreeSource(DefaultSource):
             if degree > 1
         ]
         near = self.least.of_copies(group.configuration, group.replicas, group.zero)
-        far = tuple(max(level, own) for own in near)
+        far = self._free_least.far_copies(group.configuration, group.replicas, group.zero, level)
         held = self.held_by(group.stages)
         known: dict[object, Array] = {}
 

@@ -2,6 +2,7 @@
 
 from nest_opt.cost.table import CLASSES
 from nest_opt.dp.levels import Levels, LevelVectors
+from nest_opt.network.spread import Spreads
 from nest_opt.problem import Configuration
 from nest_opt.problem.zero import NOT_SHARDED, Zero
 
@@ -11,19 +12,19 @@ class LeastLevels:
 
     Parameters
     ----------
-    group_sizes
-        Devices in one group of each network level, innermost first.
+    spreads
+        Those of the network, with its groups.
     """
 
-    def __init__(self, group_sizes: tuple[int, ...]) -> None:
-        self._group_sizes = group_sizes
+    def __init__(self, spreads: Spreads) -> None:
+        self._spreads = spreads
         self._vectors: dict[Configuration, LevelVectors] = {}
         self._groups: dict[Configuration, Levels] = {}
 
     def vectors(self, configuration: Configuration) -> LevelVectors:
         """Return the level vectors of a configuration, built once."""
         if configuration not in self._vectors:
-            self._vectors[configuration] = LevelVectors(self._group_sizes, configuration)
+            self._vectors[configuration] = LevelVectors(self._spreads, configuration)
         return self._vectors[configuration]
 
     def of_groups(self, configuration: Configuration) -> Levels:
@@ -46,7 +47,13 @@ class LeastLevels:
     def of_copies(
         self, configuration: Configuration, replicas: int, zero: Zero = NOT_SHARDED
     ) -> Levels:
-        """Return the levels of the copies: `LevelVectors.sync_sets`.
+        """Return spreads that those of the copies are not better than: `LevelVectors.sync_sets`."""
+        counts = copy_counts(configuration, replicas, zero)
+        levels = self.copy_levels(configuration, replicas, zero)
+        return tuple(map(self._spreads.best, counts, levels))
+
+    def copy_levels(self, configuration: Configuration, replicas: int, zero: Zero) -> Levels:
+        """Return the levels of the copies.
 
         Replicas are at least a block apart.
         """
@@ -57,3 +64,11 @@ class LeastLevels:
         if zero.instances == 1:
             return inside
         return (*inside, level((replicas - dense) * a), level((replicas - expert) * a))
+
+
+def copy_counts(configuration: Configuration, replicas: int, zero: Zero) -> tuple[int, ...]:
+    """Return the numbers of copies, dense and expert: inside a run, then of runs if several."""
+    _, cp, ep, _ = configuration
+    dense, expert = (replicas // zero.runs(name) for name in CLASSES)
+    between = () if zero.instances == 1 else (zero.runs("dense"), zero.runs("expert"))
+    return (cp * ep * dense, cp * expert, *between)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from nest_opt.network.spread import Spreads
 from nest_opt.plan.placement import DeviceMap
 from nest_opt.problem import Configuration
 from nest_opt.problem.zero import NOT_SHARDED, Zero
@@ -43,13 +44,14 @@ class LevelVectors:
 
     Parameters
     ----------
-    group_sizes
-        Devices in one group of each network level, innermost first.
+    spreads
+        Those of the network, with its groups.
     configuration
         The degrees of a block.
     """
 
-    def __init__(self, group_sizes: tuple[int, ...], configuration: Configuration) -> None:
+    def __init__(self, spreads: Spreads, configuration: Configuration) -> None:
+        self._spreads, group_sizes = spreads, spreads.group_sizes
         self._proper = group_sizes[:-1]
         self._modulus = self._proper[-1] if self._proper else 1
         self._configuration = configuration
@@ -58,6 +60,7 @@ class LevelVectors:
         self._sets: dict[tuple[int, ...], LevelSet] = {}
         self._worst: dict[tuple[DeviceMap, bool], tuple[int, int]] = {}
         self._runs: dict[tuple[int, int, int, Zero], LevelSet] = {}
+        self._rates = [np.array(rates, np.int64) for rates in spreads.rates]
 
     def level_of_span(self, span: int) -> int:
         """Return the least level that a set of devices can have if last - first = span."""
@@ -196,10 +199,10 @@ class LevelVectors:
         return levels
 
     def sync_sets(self, device_map: DeviceMap, zero: Zero = NOT_SHARDED) -> list[LevelSet]:
-        """Return, for each stage, the maximal (dense, expert) group levels over ranks.
+        """Return, for each stage, the maximal (dense, expert) spreads of copies over ranks.
 
-        Of several runs of replicas, the levels inside the worst run, and after
-        those the (dense, expert) levels between the worst equals of all runs.
+        Of several runs of replicas, the spreads inside the worst run, and after
+        those the (dense, expert) spreads between the worst equals of all runs.
         """
         step = device_map.pitch if device_map.order == "pp-inner" else device_map.block_size
         return [
@@ -209,7 +212,7 @@ class LevelVectors:
 
     def copy_set(self, first: int, step: int, replicas: int, zero: Zero = NOT_SHARDED) -> LevelSet:
         """Return the same of one stage: where its first replica starts, how far the next is."""
-        if zero.instances > 1:
+        if zero.instances > 1 or not self._spreads.is_flat:
             return self._run_set(first % self._modulus, step, replicas, zero)
         return self._sync_set(first, first + (replicas - 1) * step)
 
@@ -225,26 +228,28 @@ class LevelVectors:
         )
 
     def _run_set(self, start: int, step: int, replicas: int, zero: Zero) -> LevelSet:
-        """Return the levels of one stage's copies in runs of replicas.
+        """Return the spreads of one stage's copies in runs of replicas.
 
         `start` is where its first replica starts, and `step` leads to the next one.
         """
         tp, cp, ep, _ = self._configuration
         key = (start, step, replicas, zero)
         if key not in self._runs:
+            of = self._copy_levels if self._spreads.is_flat else self._copy_spreads
             # In a block, the dense copies of a rank are its tp index, those of experts tp and ep.
-            dense = [self._copy_levels(start + t, step, replicas, zero.runs("dense"), cp * ep)
-                     for t in range(tp)]  # fmt: skip
+            dense = [of(start + t, step, replicas, zero.runs("dense"), cp * ep) for t in range(tp)]
             expert = {
-                (t, e): self._copy_levels(
-                    start + t + tp * cp * e, step, replicas, zero.runs("expert"), cp
-                )
+                (t, e): of(start + t + tp * cp * e, step, replicas, zero.runs("expert"), cp)
                 for t in range(tp)
                 for e in range(ep)
             }
-            self._runs[key] = maximal(
+            members = (
                 (dense[t][0], inside, dense[t][1], between)
                 for (t, _), (inside, between) in expert.items()
+            )
+            # Without runs there is nothing between them.
+            self._runs[key] = self._spreads.maximal(
+                member if zero.instances > 1 else member[:2] for member in members
             )
         return self._runs[key]
 
@@ -265,6 +270,48 @@ class LevelVectors:
         places = self._steps(step, length)[:, None] + self._steps(stride, in_block)[None, :]
         between = self._span_levels(first + places, (runs - 1) * length * step)
         return int(inside.max()), int(between.max())
+
+    def _copy_spreads(
+        self, first: int, step: int, replicas: int, runs: int, in_block: int
+    ) -> tuple[int, int]:
+        """Return the spreads of the same: (77)."""
+        length = replicas // runs
+        block = np.arange(in_block, dtype=np.int64) * self._configuration.tp
+        starts = first + self._steps(step * length, runs)
+        copies = self._places(step, length)[:, None] + block[None, :]
+        inside = self._worst_spread(starts[:, None] + copies.reshape(1, -1))
+        if runs == 1:
+            return inside, 0
+        places = self._steps(step, length)[:, None] + self._steps(self._configuration.tp, in_block)
+        equals = self._places(step * length, runs)
+        return inside, self._worst_spread(first + places.reshape(-1, 1) + equals[None, :])
+
+    def _worst_spread(self, sets: Array) -> int:
+        """Return the spread that sets of devices, one a row and rising, count as together."""
+        level = slowest = 0
+        for size, rates in zip(self._proper, self._rates, strict=True):
+            groups = sets // size
+            begins = np.ones(sets.shape, np.bool_)
+            begins[:, 1:] = groups[:, 1:] != groups[:, :-1]
+            leaves = begins[:, 1:].any(axis=1)
+            if not leaves.any():
+                break
+            level += 1
+            # A set inside one group has nothing to do with the levels above.
+            where = np.flatnonzero(begins[leaves])
+            least = int(np.diff(where, append=begins[leaves].size).min())
+            slowest = max(slowest, int(rates[min(least, len(rates)) - 1]))
+        return level + self._spreads.levels * slowest
+
+    def _places(self, step: int, count: int) -> Array:
+        """Return multiples of a step with the least counts of them all, in every group.
+
+        Counts repeat with the period of `_steps`. Beside the first and the last one, which
+        may begin or end inside a group, one period has all counts that there are.
+        """
+        period = self._modulus // gcd(step, self._modulus)
+        few = min(count, 3 * period + count % period)
+        return np.arange(few, dtype=np.int64) * step
 
     def _steps(self, step: int, count: int) -> Array:
         """Return the multiples of a step, as many as differ modulo the largest proper group."""

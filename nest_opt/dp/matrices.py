@@ -44,7 +44,7 @@ StageKey: TypeAlias = tuple[LevelSet, int, Held, LevelSet]
 
 
 def copy_levels(member: Levels) -> tuple[CopyLevels, ...]:
-    """Return the levels of each class's copies, from those inside runs, and between where given."""
+    """Return the spreads of each class's copies, from those inside runs and between them."""
     inside, between = member[:2], member[2:] or (0, 0)
     return tuple(map(CopyLevels, inside, between))
 

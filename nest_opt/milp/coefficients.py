@@ -22,7 +22,8 @@ from nest_opt.cost.table import CLASSES, CostTable, PairCosts, ParameterClass, R
 from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, ProgramCell
 from nest_opt.milp.levels import NO_HOP, Levels, StageLevels, stage_levels
-from nest_opt.milp.ranks import LeastLevels, least_levels
+from nest_opt.milp.ranks import LeastLevels, least_levels, least_pair_levels
+from nest_opt.network.pair_levels import PairLevels
 from nest_opt.plan.evaluate import Costs, exchange_level
 from nest_opt.problem import Configuration
 from nest_opt.problem.job import Objective
@@ -138,6 +139,8 @@ class CellCoefficients:
         The terms at every level, of a cell that chooses devices or configurations.
     group_sizes, devices
         Devices in a group of each level, and K.
+    pairs
+        The network, where levels are those of pairs and not of groups; else None.
     holds
         Per class and configuration, whether each layer has such parameters.
     backward_ps, weight_gradient_ps
@@ -188,6 +191,7 @@ class CellCoefficients:
     graph: GraphCuts | None = None
     ends_share: bool = False
     exchange_ps: int = 0
+    pairs: PairLevels | None = None
 
     @property
     def has_exchange(self) -> bool:
@@ -366,6 +370,7 @@ class CoefficientSource:
             graph=self._costs.graph,
             ends_share=table.tied is not None and not alone,
             exchange_ps=0 if alone else self._exchange(cell, configurations),
+            pairs=pairs_of(self._costs),
         )
 
     def _exchange(self, cell: ProgramCell, configurations: tuple[Configuration, ...]) -> int:
@@ -556,6 +561,9 @@ class CoefficientSource:
 
     def _least(self, k: Configuration, sharding: Sharding) -> LeastLevels:
         """Return the least levels that a stage of a configuration can have."""
+        pairs = pairs_of(self._costs)
+        if pairs is not None:
+            return least_pair_levels(pairs, k, sharding.replicas, sharding.zero, together=True)
         return least_levels(self._capacities(), k, sharding.replicas, sharding.zero)
 
     def _capacities(self) -> tuple[int, ...]:
@@ -636,6 +644,11 @@ class CoefficientSource:
             row = round_times(self._costs.search_table, pair, sharding, copies, classes=(name,))
             found[option] = nothing if row is None else self._layers(row)
         return found
+
+
+def pairs_of(costs: Costs) -> PairLevels | None:
+    """Return the network of costs whose levels are those of pairs, None for nested groups."""
+    return costs.network if isinstance(costs.network, PairLevels) else None
 
 
 def label_of(k: Configuration) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from nest_opt.cost.table import CLASSES
 from nest_opt.milp.coefficients import CellCoefficients
-from nest_opt.milp.devices import group_devices
+from nest_opt.milp.devices import rooms_below
 from nest_opt.milp.near import (
     SyncPlace,
     between_places,
+    blocks_of,
     equal_replicas,
     free_cell,
     kinds_of,
@@ -27,6 +29,7 @@ from nest_opt.milp.near import (
 )
 from nest_opt.milp.options import chosen
 from nest_opt.milp.units import Units
+from nest_opt.network.pair_levels import PairLevels
 
 
 def add_counting(model: Any, k: CellCoefficients, _: Units) -> None:
@@ -39,6 +42,8 @@ def add_counting(model: Any, k: CellCoefficients, _: Units) -> None:
     """
     model.counting = pyo.ConstraintList()
     for level in levels_of(k):
+        if k.pairs is not None:
+            _add_sets(model, k, k.pairs, level)
         _add_replicas(model, k, level)
         for first in range(k.stages - 1):
             for last in range(first + 1, k.stages):
@@ -48,6 +53,39 @@ def add_counting(model: Any, k: CellCoefficients, _: Units) -> None:
             for last in range(first):
                 if not _add_run(model, k, level, (*range(first, k.stages), *range(last + 1))):
                     break
+
+
+def _add_sets(model: Any, k: CellCoefficients, pairs: PairLevels, level: int) -> None:
+    """Add (94): of sets of devices without one in common, only so many are below a level.
+
+    Groups of all blocks, copies of all stages and, of each boundary, hops of all replicas.
+    """
+    cell = free_cell(k)
+    if len(cell.choices) > 1:
+        return
+    (own,) = cell.choices
+    for kind in kinds_of(k):
+        groups = own.block_size // own.degree(kind)
+        below = pairs.most_sets(own.degree(kind), level) // groups
+        every = [model.inside_above[kind, *block, level] for block in blocks_of(k)]
+        _add_least(model, every, below)
+    for name in CLASSES:
+        places = [place for place in run_places(k) if place[0] == name]
+        runs = run_replicas(k, name)
+        for replicas in runs[:1] if places else ():
+            ranks = len(replicas) * len(sync_nears(k, 0, name)[0].slots)
+            below = pairs.most_sets(ranks, level) // len(runs)
+            _add_least(model, [model.sync_above[(*place, level)] for place in places], below)
+    most = pairs.most_sets(2, level) // own.block_size
+    for stage in range(k.stages - 1):
+        hops = [model.hop_above[replica, stage, level] for replica in range(cell.replicas)]
+        _add_least(model, hops, most)
+
+
+def _add_least(model: Any, every: Sequence[Any], below: int) -> None:
+    """Add that all but so many of some are above."""
+    if len(every) - below > 0:
+        model.counting.add(sum(every) >= len(every) - below)
 
 
 def _torn(model: Any, k: CellCoefficients, replica: int, stage: int, level: int) -> Any:
@@ -73,7 +111,7 @@ def _add_copies(
 ) -> None:
     """Add what a group must hold for copies in some replicas, and replica 0's whole block."""
     name, stage, shape, number = place
-    room = max(group_devices(k, level - 1))
+    room = max(rooms_below(k, level))
     slots = len(sync_nears(k, shape, name)[number].slots)
     copies = {own: slots * ranks_of(k).width(own) for own in shapes_of(k)[shape]}
     far = [own for own, ranks in copies.items()
@@ -88,7 +126,7 @@ def _add_run(model: Any, k: CellCoefficients, level: int, stages: Sequence[int])
 
     The first stage may follow the last one, by the exchange between them.
     """
-    cell, rooms = free_cell(k), group_devices(k, level - 1)
+    cell, rooms = free_cell(k), rooms_below(k, level)
     exchange = 0 if stages[0] <= stages[-1] else model.exchange_above[level]
     hops = {
         replica: sum(

@@ -130,7 +130,7 @@ def add_symmetry(model: Any, k: CellCoefficients, _: Units) -> None:
 
     alike = [
         (level, group)
-        for level in range(levels_of(k).stop - 1)
+        for level in (range(levels_of(k).stop - 1) if k.pairs is None else ())
         for group in range(len(group_devices(k, level)) - 1)
         if group_devices(k, level)[group] == group_devices(k, level)[group + 1]
         and group // _fan_out(k, level) == (group + 1) // _fan_out(k, level)
@@ -202,14 +202,28 @@ def _add_ends(model: Any, k: CellCoefficients, level: int) -> None:
                 _add_alike(model, k, first, last, level, model.exchange_above[level])
 
 
+def rooms_below(k: CellCoefficients, level: int) -> tuple[int, ...]:
+    """Return the devices of every part that what is near below a level stays inside."""
+    if k.pairs is not None:
+        return tuple(map(len, k.pairs.parts(level)))
+    return group_devices(k, level - 1)
+
+
 def group_devices(k: CellCoefficients, level: int) -> tuple[int, ...]:
-    """Return the devices of every group of a level that has some."""
+    """Return the devices of every group of a level that has some.
+
+    Where pairs decide levels, level 0 alone has groups: devices that are alike.
+    """
+    if k.pairs is not None:
+        return tuple(map(len, k.pairs.sites))
     size = k.group_sizes[level]
     return tuple(min(size, k.devices - first) for first in range(0, k.devices, size))
 
 
 def inner_groups(k: CellCoefficients, level: int, group: int) -> range:
     """Return the innermost groups in a group of a level."""
+    if k.pairs is not None:
+        return range(group, group + 1)
     inside = k.group_sizes[level] // k.group_sizes[0]
     return range(group * inside, min((group + 1) * inside, len(group_devices(k, 0))))
 
@@ -283,6 +297,9 @@ def _add(
     model: Any, k: CellCoefficients, places: list[Place], together: bool, level: int, above: Any
 ) -> None:
     """Add that slots are near each other below a level."""
+    if k.pairs is not None and len(places) > 2:
+        _add_set(model, k, places, level, above)
+        return
     for place in places[1:]:
         _add_alike(model, k, places[0], place, level, above)
     if together and _has_whole(k, places[0][2]):
@@ -294,12 +311,67 @@ def _add_alike(
 ) -> None:
     """Add that two slots have equal shares in each group of level l - 1, unless there is slack.
 
-    Shares add up to 1 in both, so that one direction is enough.
+    Shares add up to 1 in both, so that one direction is enough. Where pairs
+    decide levels, that is (92).
     """
+    if k.pairs is not None:
+        _add_pair(model, k, one, other, level, slack)
+        return
     scale = _scale(k)
     for group in range(len(group_devices(k, level - 1))):
         here, there = (share(model, k, place, level - 1, group, scale) for place in (one, other))
         model.near.add(here - there <= scale * slack)
+
+
+def _add_pair(
+    model: Any, k: CellCoefficients, one: Place, other: Place, level: int, slack: Any
+) -> None:
+    """Add (92): n[one, g] - sum of n[other, h] over the sites h near g <= slack.
+
+    A site is near another if two of their devices do not reach the level.
+    """
+    assert k.pairs is not None
+    here, there = (
+        [share(model, k, place, 0, site, 1) for site in range(len(k.pairs.sites))]
+        for place in (one, other)
+    )
+    for site, near in enumerate(_near_sites(k, level)):
+        model.near.add(here[site] - pyo.quicksum(there[number] for number in near) <= slack)
+
+
+def _add_set(model: Any, k: CellCoefficients, places: list[Place], level: int, above: Any) -> None:
+    """Add (92) of more than two ranks: all others are near a rank's site, or the set is above.
+
+    (c - 1) n[one, g] - sum of n[other, h] over all others and the sites h near g <= (c - 1) above,
+    for c ranks; sites of one device need no row for each rank.
+    """
+    assert k.pairs is not None
+    others, sites = len(places) - 1, range(len(k.pairs.sites))
+    shares = [[share(model, k, place, 0, site, 1) for site in sites] for place in places]
+    for site, near in enumerate(_near_sites(k, level)):
+        at_site = [of[site] for of in shares]
+        near_by = [pyo.quicksum(of[h] for h in near) for of in shares]
+        if len(k.pairs.sites[site]) == 1:
+            model.near.add(others * sum(at_site) - sum(near_by) <= others * above)
+            continue
+        for number, one in enumerate(at_site):
+            rest = sum(near_by[:number]) + sum(near_by[number + 1 :])
+            model.near.add(others * one - rest <= others * above)
+
+
+def _near_sites(k: CellCoefficients, level: int) -> list[list[int]]:
+    """Return, for each site, those with a device that is below a level with one of the site."""
+    assert k.pairs is not None
+    sites = k.pairs.sites
+    return [
+        [
+            number
+            for number, others in enumerate(sites)
+            if others[-1] != devices[0]
+            and not k.pairs.reaches(k.pairs.pair_level(devices[0], others[-1]), level)
+        ]
+        for devices in sites
+    ]
 
 
 def _add_hop(model: Any, k: CellCoefficients, replica: int, stage: int, level: int) -> None:

@@ -39,6 +39,7 @@ def exact(
     progress: Progress | None = None,
     watch: Watch | None = None,
     family: FamilyName = "aligned",
+    costs: Costs | None = None,
 ) -> ExactSearch:
     """Find the best placement of a family by integer programs.
 
@@ -61,6 +62,8 @@ def exact(
         Called about once a second while the program of a cell runs.
     family
         `aligned`, the device maps of (5) to (7), or `free`, any distinct devices.
+    costs
+        The problem's costs, if they are not those of its levels: see `pairwise_costs`.
 
     A KeyboardInterrupt ends the search with incumbent and bound.
 
@@ -80,4 +83,4 @@ def exact(
     from nest_opt.milp.limits import SearchLimits
 
     limits = SearchLimits(time_limit_s, node_limit, gap)
-    return search(Costs(problem), limits, start, progress, watch, family)
+    return search(costs or Costs(problem), limits, start, progress, watch, family)

@@ -9,9 +9,8 @@ from typing import Any
 import pyomo.environ as pyo
 
 from nest_opt.milp.coefficients import CellCoefficients
-from nest_opt.milp.near import free_cell, levels_of
+from nest_opt.milp.near import add_nested, free_cell, is_reached, least_of, levels_of
 from nest_opt.milp.options import chosen
-from nest_opt.milp.ranks import least_levels
 from nest_opt.milp.units import Units
 
 
@@ -38,10 +37,7 @@ def add_exchange(model: Any, k: CellCoefficients, _: Units) -> None:
     levels = levels_of(k)
     above = pyo.Var(list(levels), domain=pyo.Binary)
     model.exchange_above = above
-    model.exchange_above_nested = pyo.Constraint(
-        list(levels[:-1]), rule=lambda _, level: above[level + 1] <= above[level]
-    )
-    capacities = tuple(min(size, k.devices) for size in k.group_sizes)
-    least = [least_levels(capacities, own, cell.replicas, cell.zero).hop for own in choices]
-    far = [level for level in levels if min(least) >= level]
+    add_nested(model, k, above, [()])
+    least = [least_of(k, own).hop for own in choices]
+    far = [level for level in levels if all(is_reached(k, hop, level) for hop in least)]
     model.exchange_least = pyo.Constraint(far, rule=lambda _, level: above[level] == 1)

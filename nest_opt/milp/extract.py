@@ -91,7 +91,10 @@ def listed_devices(
 ) -> ListedMap:
     """Return devices for the counts of every slot, its counted ranks in the order of devices."""
     ranks, size = ranks_of(k), k.group_sizes[0]
-    unused = [iter(range(first, k.devices)) for first in range(0, k.devices, size)]
+    if k.pairs is not None:
+        unused = [iter(site) for site in k.pairs.sites]
+    else:
+        unused = [iter(tuple(range(first, k.devices))) for first in range(0, k.devices, size)]
     stages = []
     for stage, own in enumerate(configurations):
         blocks = []

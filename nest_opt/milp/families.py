@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nest_opt.errors import ModelError
 from nest_opt.milp.cells import FreeCell, PathCell, ProgramCell, aligned_cells, free_cells
+from nest_opt.milp.coefficients import pairs_of
 from nest_opt.milp.result import FamilyName
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.family import outside_aligned, outside_free
@@ -98,9 +99,21 @@ def check_family(costs: Costs, family: FamilyName) -> None:
     ModelError
         If the free family has too many devices, an interleaved schedule, or any order of
         layers; if a level of the aligned family has collectives in rounds, or runs of
-        replicas, where stages choose.
+        replicas, where stages choose; if collectives leave a group by several ports, and
+        the program chooses devices.
     """
+    if not costs.network.spreads.is_flat and (family == "free" or costs.problem.search.per_stage):
+        raise ModelError(
+            "cluster.network.collectives: found ports, the programs of the free family, and of "
+            "stages that choose, know the levels of copies and not how they spread below: use the "
+            "aligned family without search.per_stage, or flat"
+        )
     if family != "free":
+        if pairs_of(costs) is not None:
+            raise ModelError(
+                f"family: found {family!r} on a network of pairs, which has no groups to align "
+                "with: use the free family, or levels of the network"
+            )
         levels = costs.problem.zeros
         beyond = [z for z in levels if max(z.dense, z.expert) > 1 or z.instances > 1]
         if beyond and costs.problem.search.per_stage:
@@ -115,6 +128,11 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         raise ModelError(
             f"cluster.devices: found {devices:,} devices, the programs of the free family are "
             f"written for at most {MOST_FREE_DEVICES}: use the aligned family, or fewer devices"
+        )
+    if pairs_of(costs) is not None and any(k.cp > 1 for _, k in costs.problem.candidates):
+        raise ModelError(
+            "search.cp: found a degree above 1, the programs of networks of pairs know cp 1 alone: "
+            "fix it"
         )
     if costs.graph is not None:
         raise ModelError(

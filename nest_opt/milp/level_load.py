@@ -80,14 +80,16 @@ def add_level_load(model: Any, k: CellCoefficients, units: Units) -> None:
             ]
             growth = _load_growth(k, longest, stage, terms.collective_ps[kind], k.options[stage])
             above = [model.inside_above[kind, replica, stage, level] for level in levels_of(k)]
-            time += _level_time(model, units, f"coll_{kind}_{replica}_{stage}", at, growth, above)
+            time += _level_time(
+                model, k, units, f"coll_{kind}_{replica}_{stage}", at, growth, above
+            )
         for side, boundary in (("in", stage - 1), ("out", stage)):
             if 0 <= boundary < k.stages - 1:
                 at = [hop_time(model, k, units, boundary, stage, row) for row in terms.hop_ps]
                 growth = _hop_growth(k, stage, boundary, terms.hop_ps)
                 above = [model.hop_above[replica, boundary, level] for level in levels_of(k)]
                 time += _level_time(
-                    model, units, f"hop_{side}_{replica}_{stage}", at, growth, above
+                    model, k, units, f"hop_{side}_{replica}_{stage}", at, growth, above
                 )
         for more in rounds[stage]:
             model.stage_load.add(model.F[stage] >= time + more)
@@ -122,7 +124,9 @@ def add_level_sync(model: Any, k: CellCoefficients, units: Units) -> None:
             growth = _sync_growth(k, longest, stage, members, name, levels)
             above = [model.component(all_above)[(*place, level)] for level in levels_of(k)]
             full = f"{label}{name}_{stage}_{shape}_{number}"
-            times.setdefault(place, []).append(_level_time(model, units, full, at, growth, above))
+            times.setdefault(place, []).append(
+                _level_time(model, k, units, full, at, growth, above)
+            )
     exchange = _exchange_time(model, k, units) if k.has_exchange else 0
     for stage in range(k.stages):
         own = exchange if is_end(k, stage) else 0
@@ -146,7 +150,7 @@ def _exchange_time(model: Any, k: CellCoefficients, units: Units) -> Any:
         [[row[own] - rows[0][own] for row in rows[1:]] for own in choices],
     )
     above = [model.exchange_above[level] for level in levels_of(k)]
-    return _level_time(model, units, "exchange", at, growth, above)
+    return _level_time(model, k, units, "exchange", at, growth, above)
 
 
 def _sorts(k: CellCoefficients, stage: int) -> Iterator[list[SyncPlace]]:
@@ -186,15 +190,25 @@ def _round_times(
         growth = _load_growth(k, longest, stage, rounds[name], options)
         above = [model.sync_above[(*place, level)] for level in levels_of(k)]
         label = f"round_{name}_{stage}_{shape}_{number}"
-        times[place] = _level_time(model, units, label, at, growth, above)
+        times[place] = _level_time(model, k, units, label, at, growth, above)
     sums = [[times[place] for place in places if place in times] for places in _sorts(k, stage)]
     return [sum(found) for found in sums if found] or [0]
 
 
 def _level_time(
-    model: Any, units: Units, name: str, at: Sequence[Any], growth: Growth, above: Sequence[Any]
+    model: Any,
+    k: CellCoefficients,
+    units: Units,
+    name: str,
+    at: Sequence[Any],
+    growth: Growth,
+    above: Sequence[Any],
 ) -> Any:
-    """Return a time that is at[l] where level l is met, with its rows; at[0] if it never grows."""
+    """Return a time that is at[l] where level l is met, with its rows; at[0] if it never grows.
+
+    Where levels are no chain, a level may be no worse than the one before it.
+    """
+    is_chain = k.pairs is None or k.pairs.is_chain
     if not any(growth.most[: len(above)]):
         return at[0]
     time = pyo.Var(domain=pyo.NonNegativeReals)
@@ -203,7 +217,7 @@ def _level_time(
         row = at[level]
         if level:
             row -= units.time(growth.most[level - 1]) * (1 - above[level - 1])
-        for higher in range(level, len(above)):
+        for higher in range(level, len(above)) if is_chain else ():
             row += units.time(growth.least[higher]) * above[higher]
         model.level_time.add(time >= row)
     return time

@@ -27,7 +27,7 @@ class StageLevels:
         The (tp, cp, ep, hop in, hop out) levels of its replicas; of these,
         only the maximal ones, since every time grows with every level.
     sync
-        The (dense, expert) levels of its ranks' copies, likewise: those inside
+        The (dense, expert) spreads of its ranks' copies, likewise: those inside
         the worst run of replicas, then those between the worst equals of all runs.
     """
 
@@ -60,8 +60,13 @@ def stage_levels(network: Network, cell: AnyCell) -> tuple[StageLevels, ...]:
                 )
                 for replica in range(device_map.replicas)
             ),
-            _maximal(
-                _of_copies(network, cell, stage, rank) for rank in range(configuration.block_size)
+            tuple(
+                sorted(
+                    network.spreads.maximal(
+                        _of_copies(network, cell, stage, rank)
+                        for rank in range(configuration.block_size)
+                    )
+                )
             ),
         )
         for stage, configuration in enumerate(cell.configurations)
@@ -69,7 +74,7 @@ def stage_levels(network: Network, cell: AnyCell) -> tuple[StageLevels, ...]:
 
 
 def _of_copies(network: Network, cell: AnyCell, stage: int, rank: int) -> Levels:
-    """Return the levels of the copies of a rank: of both classes inside, then of both between."""
+    """Return the spreads of the copies of a rank: of both classes inside, then of both between."""
     configuration = cell.configurations[stage]
     levels = [
         copy_levels(

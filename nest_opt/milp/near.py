@@ -4,6 +4,7 @@ Without devices it is a relaxation: levels are what each could be by itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyomo.environ as pyo
@@ -12,7 +13,7 @@ from nest_opt.cost.table import CLASSES, ParameterClass
 from nest_opt.milp.cells import FreeCell
 from nest_opt.milp.coefficients import CellCoefficients, LevelTerms
 from nest_opt.milp.options import chosen
-from nest_opt.milp.ranks import Near, Ranks, least_levels, ranks
+from nest_opt.milp.ranks import LeastLevels, Near, Ranks, least_levels, least_pair_levels, ranks
 from nest_opt.milp.units import Units
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, Group
@@ -28,8 +29,10 @@ def free_cell(k: CellCoefficients) -> FreeCell:
 
 
 def ranks_of(k: CellCoefficients) -> Ranks:
-    """Return how the cell's ranks are told apart."""
+    """Return how the cell's ranks are told apart: all of them, where pairs decide levels."""
     cell = free_cell(k)
+    if k.pairs is not None:
+        return Ranks("cp")
     return ranks(cell.choices, cell.replicas, cell.zero)
 
 
@@ -41,6 +44,47 @@ def shapes_of(k: CellCoefficients) -> tuple[tuple[Configuration, ...], ...]:
 def levels_of(k: CellCoefficients) -> range:
     """Return the levels above 0 that devices can be on: the groups below do not hold all."""
     return range(1, 1 + sum(size < k.devices for size in k.group_sizes))
+
+
+def add_nested(
+    model: Any, k: CellCoefficients, above: Any, places: Sequence[tuple[Any, ...]]
+) -> None:
+    """Add that what is above a level is above each that it reaches: (46), (93).
+
+    Where two levels of pairs reach neither the other, what is above both is above their worst.
+    """
+    levels = levels_of(k)
+    steps = list(pairwise(levels) if k.pairs is None else k.pairs.steps())
+    model.add_component(
+        f"{above.name}_nested",
+        pyo.Constraint(
+            [(*place, step) for place in places for step in range(len(steps))],
+            rule=lambda _, *at: (
+                above[(*at[:-1], steps[at[-1]][1])] <= above[(*at[:-1], steps[at[-1]][0])]
+            ),
+        ),
+    )
+    joins = list(k.pairs.joins()) if k.pairs is not None else []
+    if joins:
+        rows = pyo.ConstraintList()
+        model.add_component(f"{above.name}_joined", rows)
+        for place in places:
+            for one, other, both in joins:
+                rows.add(above[(*place, both)] >= above[(*place, one)] + above[(*place, other)] - 1)
+
+
+def least_of(k: CellCoefficients, own: Configuration) -> LeastLevels:
+    """Return the least levels that each replica and rank of a stage can have by itself."""
+    cell = free_cell(k)
+    if k.pairs is not None:
+        return least_pair_levels(k.pairs, own, cell.replicas, cell.zero, together=False)
+    capacities = tuple(min(size, k.devices) for size in k.group_sizes)
+    return least_levels(capacities, own, cell.replicas, cell.zero)
+
+
+def is_reached(k: CellCoefficients, found: int, level: int) -> bool:
+    """Whether a level is no better than another."""
+    return found >= level if k.pairs is None else k.pairs.reaches(found, level)
 
 
 def kinds_of(k: CellCoefficients) -> tuple[Group, ...]:
@@ -145,14 +189,7 @@ def add_levels(model: Any, k: CellCoefficients, _: Units) -> None:
         above = pyo.Var([(*place, level) for place in places for level in levels],
                         domain=pyo.Binary)  # fmt: skip
         model.add_component(name, above)
-        steps = [(*place, level) for place in places for level in levels[:-1]]
-        model.add_component(
-            f"{name}_nested",
-            pyo.Constraint(
-                steps,
-                rule=lambda _, *at, above=above: above[(*at[:-1], at[-1] + 1)] <= above[at],
-            ),
-        )
+        add_nested(model, k, above, places)
     _add_least(model, k, inside, copies)
 
 
@@ -163,24 +200,31 @@ def _add_least(
     copies: Mapping[str, list[SyncPlace]],
 ) -> None:
     """Add that no level is lower than its ranks need, whatever devices they have."""
-    cell, capacities = free_cell(k), tuple(min(size, k.devices) for size in k.group_sizes)
-    least = {own: least_levels(capacities, own, cell.replicas, cell.zero) for own in cell.choices}
+    cell = free_cell(k)
+    least = {own: least_of(k, own) for own in cell.choices}
     rows = pyo.ConstraintList()
     model.least_level = rows
     for level in levels_of(k):
         for place in inside:
             kind, _, stage = place
-            far = [own for own in cell.choices if least[own].inside[GROUPS.index(kind)] >= level]
+            far = [
+                own
+                for own in cell.choices
+                if is_reached(k, least[own].inside[GROUPS.index(kind)], level)
+            ]
             if far:
                 rows.add(model.inside_above[(*place, level)] >= chosen(model, k, stage, *far))
         for first, (above, places) in zip((0, len(CLASSES)), copies.items(), strict=True):
             for sync in places:
                 name, stage, shape, _ = sync
-                far = [own for own in shapes_of(k)[shape]
-                       if least[own].sync[first + CLASSES.index(name)] >= level]  # fmt: skip
+                far = [
+                    own
+                    for own in shapes_of(k)[shape]
+                    if is_reached(k, least[own].sync[first + CLASSES.index(name)], level)
+                ]
                 if far:
                     variable = model.component(above)[(*sync, level)]
                     rows.add(variable >= chosen(model, k, stage, *far))
         for replica, stage in hops_of(k):
-            if all(own.hop >= level for own in least.values()):
+            if all(is_reached(k, own.hop, level) for own in least.values()):
                 rows.add(model.hop_above[replica, stage, level] == 1)

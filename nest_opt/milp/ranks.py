@@ -10,10 +10,12 @@ if the two have equal shares of their ranks in each level-l group. No Pyomo here
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
-from nest_opt.cost.table import CLASSES, copies
+from nest_opt.cost.table import CLASSES, ParameterClass, copies
 from nest_opt.milp.levels import Levels
+from nest_opt.network.pair_levels import PairLevels
 from nest_opt.problem import Configuration
 from nest_opt.problem.profile import GROUPS, Group
 from nest_opt.problem.zero import Zero
@@ -59,6 +61,7 @@ class Ranks:
         """Return the ranks of a slot."""
         return k.degree(self.counted)
 
+    @lru_cache(maxsize=1024)  # noqa: B019 - few instances, all alike
     def slots(self, k: Configuration) -> tuple[Slot, ...]:
         """Return the slots of a block."""
         first, second = self._others
@@ -70,6 +73,7 @@ class Ranks:
         of_kind = {self.counted: number, first: slot[0], second: slot[1]}
         return of_kind["tp"], of_kind["cp"], of_kind["ep"]
 
+    @lru_cache(maxsize=1024)  # noqa: B019
     def shapes(self, choices: Sequence[Configuration]) -> tuple[tuple[Configuration, ...], ...]:
         """Return choices by the slots that they have."""
         found: dict[tuple[Slot, ...], list[Configuration]] = {}
@@ -163,5 +167,44 @@ def least_levels(
         (
             *(least(copies(k, name, replicas) // zero.runs(name)) for name in CLASSES),
             *(least(zero.runs(name)) for name in CLASSES),
+        ),
+    )
+
+
+def least_pair_levels(
+    pairs: PairLevels, k: Configuration, replicas: int, zero: Zero, together: bool
+) -> LeastLevels:
+    """Return the levels that terms of a stage reach, where pairs decide levels: (94).
+
+    Sets of devices that have none in common cannot all be near where there
+    are too few such sets, so the worst of them is not.
+
+    Parameters
+    ----------
+    together
+        Whether the worst replica and the worst rank are meant, whose terms
+        are added up: then of one kind of groups the worst of all replicas counts, and
+        of dense copies the worst of all ranks. Else every replica and rank by itself.
+    """
+    block, free = k.block_size, replicas if together else 1
+    inside = []
+    for kind in GROUPS:
+        size = k.degree(kind)
+        inside.append(pairs.least(size, free * block // size))
+        # The worst group of another kind may be another replica's.
+        free = free if size == 1 else 1
+
+    def sync(name: ParameterClass, shards: int) -> int:
+        runs = zero.runs(name)
+        return pairs.least(copies(k, name, replicas) // runs, shards * runs)
+
+    return LeastLevels(
+        tuple(inside),
+        # Where tp differs, this many pairs have no device in common.
+        pairs.least(2, k.cp * k.ep),
+        (
+            sync("dense", k.tp if together else 1),
+            sync("expert", 1),
+            *(pairs.least(zero.runs(name), 1) for name in CLASSES),
         ),
     )

@@ -1,6 +1,6 @@
 """A kind of cluster, and how one with a given number of devices is built from it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -11,6 +11,7 @@ from nest_opt.models.figure import Figure
 from nest_opt.problem import Cluster
 from nest_opt.problem.base import json_number
 from nest_opt.problem.cluster import MAX_DEVICES
+from nest_opt.problem.hierarchical import CollectiveModel
 from nest_opt.problem.validation import build
 
 
@@ -27,6 +28,9 @@ class LevelTemplate:
         Peak bandwidth per device and direction, latency of one hop or one
         step of a collective, attained share of the bandwidth; None: those of
         the accelerator's fast link.
+    oversubscription
+        What the devices of a subgroup could send out of it over what its links
+        carry; None: 1.
     """
 
     name: str
@@ -34,6 +38,7 @@ class LevelTemplate:
     bandwidth_bytes_per_s: Figure | None = None
     latency_s: Figure | None = None
     efficiency: Figure | None = None
+    oversubscription: Figure | None = None
 
     def link(self, accelerator: Accelerator) -> tuple[Figure, Figure, Figure]:
         """Return bandwidth, latency and efficiency, the accelerator's where None here."""
@@ -45,10 +50,17 @@ class LevelTemplate:
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """Yield the numbers that the level itself states, with their fields' names."""
-        for name in ("size", "bandwidth_bytes_per_s", "latency_s", "efficiency"):
+        for name in (
+            *("size", "bandwidth_bytes_per_s", "latency_s", "efficiency"),
+            "oversubscription",
+        ):
             figure = getattr(self, name)
             if figure is not None:
                 yield name, figure
+
+
+Shape = Callable[[int, Sequence[tuple[int | None, dict[str, Any]]]], dict[str, Any]]
+"""The network of a number of devices, from (size, link) of every level of a template."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +78,11 @@ class ClusterTemplate:
     memory_bytes, reserve_bytes
         Of a device, where they are not the accelerator's; they go with the
         template's own accelerator only.
+    collectives
+        By how many ports copies leave a group of devices: `ports` where each
+        device has a port, or a share of the ports, of its own.
+    shape
+        What network the levels describe; None: a hierarchical one.
     """
 
     name: str
@@ -76,6 +93,8 @@ class ClusterTemplate:
     levels: tuple[LevelTemplate, ...]
     memory_bytes: Figure | None = None
     reserve_bytes: Figure | None = None
+    collectives: CollectiveModel = "ports"
+    shape: Shape | None = None
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """Yield every number that the template itself states, with a name for it."""
@@ -145,18 +164,35 @@ def build_from(
         {
             "device_kinds": {accelerator.name: _device_kind(template, accelerator, own_memory)},
             "devices": [{"kind": accelerator.name, "count": devices}],
-            "network": {
-                "type": "hierarchical",
-                "levels": [
-                    _level(level, size, accelerator, achievable)
-                    for level, size in zip(
-                        template.levels, level_sizes(template, devices), strict=False
-                    )
-                ],
-            },
+            "network": _network(template, devices, accelerator, achievable),
         },
         f"cluster {template.name}",
     )
+
+
+def _network(
+    template: ClusterTemplate, devices: int, accelerator: Accelerator, achievable: bool
+) -> dict[str, Any]:
+    if template.shape is not None:
+        return template.shape(
+            devices,
+            [
+                (
+                    None if level.size is None else int(level.size.value),
+                    _level(level, 1, accelerator, achievable),
+                )
+                for level in template.levels
+            ],
+        )
+    sizes = level_sizes(template, devices)
+    return {
+        "type": "hierarchical",
+        "collectives": template.collectives,
+        "levels": [
+            _level(level, size, accelerator, achievable)
+            for level, size in zip(template.levels, sizes, strict=False)
+        ],
+    }
 
 
 def _device_kind(
@@ -186,6 +222,7 @@ def _level(
         "size": size,
         "bandwidth_bytes_per_s": json_number(bandwidth.value * share),
         "latency_s": _number(latency),
+        **({"oversubscription": _number(level.oversubscription)} if level.oversubscription else {}),
     }
 
 

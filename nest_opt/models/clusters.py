@@ -1,11 +1,13 @@
 """The catalogue of clusters. `docs/hardware.md` shows it as tables."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 from nest_opt.models.cluster_template import ClusterTemplate, LevelTemplate, build_from
 from nest_opt.models.figure import Figure, guessed
 from nest_opt.models.hardware import find_accelerator
 from nest_opt.models.lookup import find
+from nest_opt.models.shapes import dragonfly_of_nodes, rails_of_nodes, torus_of_cubes
 from nest_opt.problem import Cluster
 
 _GIGA = 10**9
@@ -38,6 +40,7 @@ def _network(
     size: Figure | None = None,
     latency: Figure = _NETWORK_LATENCY,
     efficiency: Figure = _IB_EFFICIENCY,
+    oversubscription: Figure | None = None,
 ) -> LevelTemplate:
     return LevelTemplate(
         name=name,
@@ -45,6 +48,7 @@ def _network(
         bandwidth_bytes_per_s=bandwidth,
         latency_s=latency,
         efficiency=efficiency,
+        oversubscription=oversubscription,
     )
 
 
@@ -352,6 +356,8 @@ def _paper(
         unit=Figure(8, _ARTIFACT),
         memory_bytes=Figure(memory_gib * _GIBI, f"{_ARTIFACT}: {memory_gib} GiB"),
         reserve_bytes=Figure(0, f"{_ARTIFACT}: none"),
+        # The artifact's own cost model has one port a group, too.
+        collectives="flat",
         levels=tuple(
             _network(
                 level,
@@ -379,6 +385,92 @@ _PAPER_TPU_V4 = _paper(
     64,
     (Decimal(900), Decimal(100), Decimal(400)),
 )
+
+_DGX_H100_RAILS = replace(
+    _DGX_H100,
+    name="dgx-h100-rails",
+    aliases=("h100-rails",),
+    summary="dgx-h100 with the 8 leaf switches of a scalable unit as rails: GPU i of every node "
+    "has switch i. Plans see its levels, and are timed on its links.",
+    shape=rails_of_nodes,
+)
+
+_TPU_V4_TORUS = ClusterTemplate(
+    name="tpuv4-torus",
+    aliases=("tpu-v4-slice", "tpuv4-slice"),
+    summary="A slice as the torus that it is: cubes of 4x4x4 chips joined on every axis, with "
+    "wraparound, up to 16x16x16. The fewest cubes that have the chips, as cubic as can be.",
+    accelerator="tpuv4",
+    unit=_CUBE,
+    levels=(
+        LevelTemplate(
+            name="link",
+            bandwidth_bytes_per_s=Figure(
+                45 * _GIGA, f"{_SCALING_BOOK}: ICI, 45 GB/s a link and direction"
+            ),
+        ),
+    ),
+    shape=torus_of_cubes,
+)
+
+_FRONTIER_SITE = "glennklockwood.com/garden/systems/frontier"
+_SLINGSHOT = guessed(Decimal("0.35e-6"), "a switch of Slingshot, De Sensi et al. SC20, from memory")
+_FRONTIER = ClusterTemplate(
+    name="frontier",
+    aliases=("frontier-dragonfly", "olcf-frontier"),
+    summary="Nodes of 8 GCDs (halves of MI250X) on a dragonfly: 4 nodes a router, 32 routers a "
+    "group, all joined, 4 links between every two groups (the size of level system). Minimal "
+    "routes alone, so that what two groups exchange takes their own 4 links; the machine also "
+    "goes round by others. xGMI inside a node is taken for a switch.",
+    accelerator="mi250x-gcd",
+    unit=Figure(8, f"{_FRONTIER_SITE}: 4 MI250X a node"),
+    levels=(
+        _node(8, f"{_FRONTIER_SITE}: 4 MI250X a node"),
+        _network(
+            "router",
+            Figure(12_500_000_000, f"{_FRONTIER_SITE}: 4 ports of 200 Gb/s for 8 GCDs"),
+            Figure(4, f"{_FRONTIER_SITE}: 128 nodes on 32 switches a group"),
+            latency=guessed(Decimal("7e-6"), "half of NCCL's constant for the network"),
+            efficiency=_LIKE_IB,
+        ),
+        _network(
+            "group",
+            guessed(25 * _GIGA, "one port of 200 Gb/s between every two of the 32 switches"),
+            Figure(32, f"{_FRONTIER_SITE}: 32 switches a group"),
+            latency=_SLINGSHOT,
+            efficiency=_LIKE_IB,
+        ),
+        _network(
+            "system",
+            Figure(25 * _GIGA, f"{_FRONTIER_SITE}: links of 200 Gb/s"),
+            Figure(4, f"{_FRONTIER_SITE}: 4 links between every pair of groups"),
+            latency=_SLINGSHOT,
+            efficiency=_LIKE_IB,
+        ),
+    ),
+    shape=dragonfly_of_nodes,
+)
+
+_LLAMA_3_TREE = replace(
+    _LLAMA_3_24K,
+    name="llama3-24k-tree",
+    aliases=("meta-24k-tree",),
+    summary="llama3-24k with full links between pods that are oversubscribed 1:7, so that plans "
+    "are timed with what they send there and not as if all did.",
+    levels=(
+        *_LLAMA_3_24K.levels[:3],
+        _network(
+            "pods",
+            Figure(50 * _GIGA, f"{_LLAMA_3}: 400 Gb/s"),
+            latency=guessed(Decimal("30e-6"), f"{_LLAMA_3}: tens of microseconds"),
+            efficiency=_LIKE_IB,
+            oversubscription=Figure(7, f"{_LLAMA_3}: oversubscribed 1:7"),
+        ),
+    ),
+)
+
+# Clusters whose network is more than levels.
+SHAPED_CLUSTERS = (_DGX_H100_RAILS, _TPU_V4_TORUS, _FRONTIER, _LLAMA_3_TREE)
 
 CLUSTERS: tuple[ClusterTemplate, ...] = (
     _DGX_A100,
@@ -411,7 +503,7 @@ def find_cluster(name: str) -> ClusterTemplate:
     InstanceError
         If the catalogue has none; the message proposes the nearest names.
     """
-    return find("cluster", name, CLUSTERS)
+    return find("cluster", name, (*CLUSTERS, *SHAPED_CLUSTERS))
 
 
 def build_cluster(

@@ -259,6 +259,31 @@ _MI300X = Accelerator(
     "get less than 448.",
 )
 
+_FRONTIER_NODE = "OLCF Frontier user guide; glennklockwood.com/garden/systems/frontier"
+_MI250X_GCD = Accelerator(
+    name="mi250x-gcd",
+    aliases=("mi250x", "gcd"),
+    matmul_16bit_flops=_tera(
+        Decimal("191.5"), f"{_STAS}: MI250X, 383 for two dies, one of which is a device"
+    ),
+    memory_bytes=_giga(64, f"{_STAS}: MI250X, 128 for two dies"),
+    memory_bandwidth_bytes_per_s=_giga(Decimal("1638.5"), f"{_STAS}: MI250X, 3,277 for two dies"),
+    fast_link_bytes_per_s=_giga(
+        50, f"{_FRONTIER_NODE}: xGMI, 50 to 100 between modules, 200 inside one; the worst pair"
+    ),
+    fast_link_latency_s=guessed(
+        Decimal("2.7e-6"),
+        "ROCm/rccl@0023b9b0 src/graph/tuning.cc, hwLat: ring, Simple protocol",
+    ),
+    usable_share=guessed(1, "as mi300x"),
+    context_bytes=guessed(1_600_000_000, "as a CUDA context on A100"),
+    communicator_bytes=_LIKE_NCCL_BUFFERS,
+    matmul_efficiency=guessed(Decimal("0.511"), "as measured on mi300x"),
+    memory_efficiency=_MEMORY_EFFICIENCY,
+    fast_link_efficiency=guessed(Decimal("0.698"), "as measured on mi300x"),
+    note="One of the two dies of an MI250X, which is what software schedules.",
+)
+
 _XLA_RESERVED = 1_342_177_280
 _TPU_MATMUL = guessed(Decimal("0.85"), "within the 0.74 to 0.87 measured on NVIDIA's accelerators")
 _TPU_LINK = guessed(Decimal("0.85"), "within the 0.70 to 0.91 measured on GPUs")
@@ -371,6 +396,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
     _B200,
     _GB200,
     _MI300X,
+    _MI250X_GCD,
     _TPU_V4,
     _TPU_V5E,
     _TPU_V5P,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.cluster_template import ClusterTemplate
-from nest_opt.models.clusters import CLUSTERS
+from nest_opt.models.clusters import CLUSTERS, SHAPED_CLUSTERS
 from nest_opt.models.figure import Figure
 from nest_opt.models.hardware import ACCELERATORS
 
@@ -20,6 +20,7 @@ _UNITS = {
     "latency_s": ("us", Decimal("1e-6")),
     "unit": ("devices", Decimal(1)),
     "size": ("subgroups", Decimal(1)),
+    "oversubscription": ("to 1", Decimal(1)),
 }
 
 
@@ -41,7 +42,7 @@ def _page() -> Iterator[str]:
         yield from _accelerator(accelerator)
     yield ""
     yield "## Clusters"
-    for cluster in CLUSTERS:
+    for cluster in (*CLUSTERS, *SHAPED_CLUSTERS):
         yield from _cluster(cluster)
 
 

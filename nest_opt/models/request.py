@@ -23,8 +23,10 @@ from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem import Cluster, Configuration, HierarchicalSpec, Problem
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE, first_repeated
-from nest_opt.problem.cluster import Algorithm
+from nest_opt.problem.hierarchical import Algorithm, CollectiveModel
 from nest_opt.problem.job import BytesPerParameter, Objective
+from nest_opt.problem.networks import NetworkSpec
+from nest_opt.problem.validation import build
 
 # The longest sequence that is taken where none is asked for: published
 # defaults reach 131,072 tokens, at which nobody does the bulk of training.
@@ -69,7 +71,11 @@ class Request:
     achievable
         Whether bandwidths are what large collectives attain, or the peaks.
     algorithms
-        Of the collectives.
+        Of the collectives; on graphs and oversubscribed levels they are rings.
+    collectives
+        By how many ports copies leave a group of devices; None: as the kind of cluster has it.
+    network
+        In place of the cluster's own; its bandwidths are taken as they stand.
     dropout
         Whether attention and MLP outputs pass dropout; None: as the model's
         family was published.
@@ -98,6 +104,8 @@ class Request:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+    collectives: CollectiveModel | None = None
+    network: NetworkSpec | None = None
     dropout: bool | None = None
     precision: Precision = "bf16"
     configurations: tuple[Configuration, ...] | None = None
@@ -161,7 +169,8 @@ def derive_problem(request: Request) -> DerivedProblem:
         name=_name(spec, f" on {request.devices} x {accelerator.name} ({template.name})"),
     )
     bandwidths = "attained by large collectives" if request.achievable else "at their peak"
-    note = f"{problem.note} Cluster {template.name}, bandwidths {bandwidths}."
+    network = "a network of its own" if request.network else f"bandwidths {bandwidths}"
+    note = f"{problem.note} Cluster {template.name}, {network}."
     problem = problem.model_copy(update={"note": note})
     return DerivedProblem(request, spec, template, accelerator, training, rule, problem)
 
@@ -196,13 +205,33 @@ def _name(spec: ModelSpec, rest: str) -> str:
 
 
 def _cluster(request: Request) -> Cluster:
+    network = request.network
     cluster = build_cluster(
-        request.cluster, request.devices, request.accelerator, achievable=request.achievable
+        request.cluster,
+        request.devices if network is None else 1,
+        request.accelerator,
+        achievable=request.achievable,
     )
+    is_graph = not isinstance(cluster.network, HierarchicalSpec)
+    if request.collectives is not None and (network is not None or is_graph):
+        raise InstanceError(
+            f"--collectives: found {request.collectives}, a hierarchical network of the catalogue "
+            "is needed: leave it out, or say it in the network's own file"
+        )
+    if network is not None:
+        (kind,) = cluster.device_kinds
+        devices = [{"kind": kind, "count": request.devices}]
+        data = {"device_kinds": cluster.device_kinds, "devices": devices, "network": network}
+        return build(Cluster, data, "--network")
     if not isinstance(cluster.network, HierarchicalSpec):
         return cluster
-    network = cluster.network.model_copy(update={"algorithms": request.algorithms})
-    return cluster.model_copy(update={"network": network})
+    # Trees of collectives are not timed where transfers share links.
+    shares = any(level.oversubscription > 1 for level in cluster.network.levels)
+    changed: dict[str, object] = {"algorithms": ("ring",) if shares else request.algorithms}
+    if request.collectives is not None:
+        changed["collectives"] = request.collectives
+    levels = cluster.network.model_copy(update=changed)
+    return cluster.model_copy(update={"network": levels})
 
 
 def _sequence_length(spec: ModelSpec, asked: int | None) -> tuple[int, str]:

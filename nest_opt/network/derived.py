@@ -34,7 +34,7 @@ from typing import Literal
 import numpy as np
 
 from nest_opt.errors import InstanceError
-from nest_opt.network.distances import PairTable, pair_table
+from nest_opt.network.distances import PairTable
 from nest_opt.network.flows import Flow
 from nest_opt.network.graph_network import GraphNetwork
 from nest_opt.problem.base import MAX_BYTES
@@ -44,6 +44,8 @@ Traffic = Literal["alone", "rings", "any"]
 
 # Pairs of so many devices are routed one by one.
 MAX_ROUTED_DEVICES = 512
+# From so many devices on, all paths at once are found sooner than one search each.
+MANY_ROUTES = 128
 _DIGITS = 30
 
 
@@ -90,12 +92,12 @@ def derived_hierarchy(
     elif network.router.sharing:
         worst = [_worst_routed(network, order, size) for size in bounds]
     else:
-        table = pair_table(network.graph, network.router.metric)
+        if traffic == "rings" and len(order) > MANY_ROUTES:
+            network.tabulate()
+        table = network.pair_table()
         worst = [_worst_of_table(table, order, size) for size in bounds]
     rates = [found.rate for found in worst]
     if traffic == "rings":
-        if len(order) > MAX_ROUTED_DEVICES:
-            network.tabulate()
         rates = [
             min((rate, *_ring_rates(network, order, bounds[: level + 1])))
             for level, rate in enumerate(rates)
@@ -105,6 +107,16 @@ def derived_hierarchy(
             min(rate, _any_rate(network, order, size))
             for rate, size in zip(rates, bounds, strict=True)
         ]
+    return levels_of_worst(
+        bounds, [Worst(found.latency_s, rate) for found, rate in zip(worst, rates, strict=True)]
+    )
+
+
+def levels_of_worst(bounds: Sequence[int], worst: Sequence[Worst]) -> HierarchicalSpec:
+    """Return the levels of groups of so many devices and of these terms, the outermost last.
+
+    Latencies are rounded up and bandwidths down to 30 digits, if need be.
+    """
     counts = [bounds[0], *(-(-outer // inner) for inner, outer in pairwise(bounds))]
     return HierarchicalSpec(
         type="hierarchical",
@@ -112,10 +124,10 @@ def derived_hierarchy(
             LevelSpec(
                 name=f"level-{level}",
                 size=count,
-                bandwidth_bytes_per_s=_decimal(min(rate, Fraction(MAX_BYTES)), ROUND_FLOOR),
+                bandwidth_bytes_per_s=_decimal(min(found.rate, Fraction(MAX_BYTES)), ROUND_FLOOR),
                 latency_s=_decimal(found.latency_s, ROUND_CEILING),
             )
-            for level, (count, rate, found) in enumerate(zip(counts, rates, worst, strict=True))
+            for level, (count, found) in enumerate(zip(counts, worst, strict=True))
         ),
     )
 
@@ -148,12 +160,13 @@ def _worst_of_table(table: PairTable, order: Sequence[int], size: int) -> Worst:
     latency, width = 0, len(table.graph.bandwidths) - 1
     for group in _groups(order, size):
         sites, counts = np.unique(table.site_of[list(group)], return_counts=True)
-        # A site's diagonal is for two of its devices.
-        pairs = ~np.diag(counts == 1)
-        if pairs.any():
-            block = np.ix_(sites, sites)
-            latency = max(latency, int(table.latency[block][pairs].max()))
-            width = min(width, int(table.width[block][pairs].min()))
+        block = np.ix_(sites, sites)
+        latency = max(latency, int(table.latency[block].max()))
+        widths = table.width[block]
+        # A site's diagonal is for two of its devices: of one it says nothing.
+        alone = np.flatnonzero(counts == 1)
+        widths[alone, alone] = width
+        width = min(width, int(widths.min()))
     return Worst(Fraction(latency, table.graph.latency_unit), table.graph.bandwidths[width])
 
 
@@ -194,10 +207,14 @@ def _ring_rates(
                 if len(ring) > 1:
                     successors = (*ring[1:], ring[0])
                     flows += [Flow(*pair, 1) for pair in zip(ring, successors, strict=True)]
-        load = network.link_loads(flows)
-        for flow in flows:
-            route, links = network.route(flow.source, flow.target), network.graph.links
-            yield min(links[number].capacity / load[number] for number, _ in route.shares)
+        # Every loaded link is on the route of some flow; of equal ones the fullest counts.
+        ranks, capacities = network.graph.capacity_ranks
+        most: dict[int, Fraction | int] = {}
+        for number, load in network.link_loads(flows).items():
+            rank = ranks[number]
+            if load > most.get(rank, 0):
+                most[rank] = load
+        yield from (capacities[rank] / load for rank, load in most.items())
 
 
 def _any_rate(network: GraphNetwork, order: Sequence[int], size: int) -> Fraction:

@@ -21,6 +21,7 @@ from nest_opt.network.graph import LinkGraph
 from nest_opt.network.routing import Metric, link_costs
 
 MAX_SITES = 4096
+MAX_KNOWN = 2**16
 Array = npt.NDArray[Any]
 
 _PS_PER_S = 10**12
@@ -80,9 +81,12 @@ def pair_table(graph: LinkGraph, metric: Metric = "latency") -> PairTable:
         If there are more sites than it has room for.
     """
     sites = _checked_sites(graph)
-    site_of = _site_numbers(graph, sites)
     first = [devices[0] for devices in sites]
-    latency, width = _Sweep(graph, metric, first).run()
+    return _table(graph, sites, *_Sweep(graph, metric, first).run())
+
+
+def _table(graph: LinkGraph, sites: list[list[int]], latency: Array, width: Array) -> PairTable:
+    """Return the table of labels between sites, a site's own two devices on the diagonal."""
     for site, devices in enumerate(sites):
         if len(devices) > 1:
             up, down = graph.out_links[devices[0]][0], graph.in_links[devices[1]][0]
@@ -90,7 +94,7 @@ def pair_table(graph: LinkGraph, metric: Metric = "latency") -> PairTable:
             width[site, site] = min(graph.widths[up], graph.widths[down])
         else:
             width[site, site] = 0
-    return PairTable(graph, site_of, latency, width)
+    return PairTable(graph, _site_numbers(graph, sites), latency, width)
 
 
 class PathTable:
@@ -107,45 +111,78 @@ class PathTable:
 
     def __init__(self, graph: LinkGraph, metric: Literal["latency", "links"] = "latency") -> None:
         self.graph = graph
-        sites = _checked_sites(graph)
+        self._sites = sites = _checked_sites(graph)
         self.site_of = _site_numbers(graph, sites)
         self.first = [devices[0] for devices in sites]
         # Devices of a site of several hang on one switch, by one link each way.
         self.hanging = [len(devices) > 1 for devices in sites]
         self._sweep = _Sweep(graph, metric, self.first)
         self._cost, self._width = self._sweep.labels(0)
+        self._known: dict[tuple[int, int], list[int]] = {}
+        self._into: dict[int, list[tuple[int, int, int, int, int]]] = {}
+
+    def pair_table(self) -> PairTable:
+        """Return the table of the same labels, as `pair_table` computes it."""
+        return _table(self.graph, self._sites, *self._sweep.between(self._cost, self._width))
 
     def path(self, source: int, target: int) -> list[int]:
         """Return the links of the path between two different devices, from its end."""
         graph, links = self.graph, self.graph.links
         site = int(self.site_of[source])
-        found, vertex, start = [], target, self.first[site]
+        found, vertex = [], target
         if self.hanging[self.site_of[target]]:
             found.append(graph.in_links[target][0])
             vertex = links[found[-1]].source
-        if self.hanging[site]:
-            start = links[graph.out_links[source][0]].target
-        while vertex != start:
-            found.append(self._arrival(vertex, site))
-            vertex = links[found[-1]].source
+        found += self._inner(site, vertex)
         if self.hanging[site]:
             found.append(graph.out_links[source][0])
         return found
 
+    def _inner(self, site: int, vertex: int) -> list[int]:
+        """Return the links from a site to a vertex, from its end; those of hanging devices aside.
+
+        Devices of a site share them, so they are remembered.
+        """
+        known = self._known.get((site, vertex))
+        if known is not None:
+            return known
+        links, found, at = self.graph.links, [], vertex
+        start = self.first[site]
+        if self.hanging[site]:
+            start = links[self.graph.out_links[start][0]].target
+        while at != start:
+            found.append(self._arrival(at, site))
+            at = links[found[-1]].source
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known[site, vertex] = found
+        return found
+
     def _arrival(self, vertex: int, site: int) -> int:
         """Return the link of lowest number that gives a vertex its label."""
-        graph, row = self.graph, self._sweep.row
-        cost, width = self._cost[:, site], self._width[:, site]
-        for number in graph.in_links[vertex]:
-            before = graph.links[number].source
-            if before in row and (before == self.first[site] or graph.forwards(before)):
-                reached = cost[row[before]] + self._sweep.costs[number]
-                through = min(width[row[before]], graph.widths[number])
-                if reached == cost[row[vertex]] and (
-                    self._sweep.one_width or through == width[row[vertex]]
+        cost, width, row = self._cost, self._width, self._sweep.row[vertex]
+        label, wide = cost.item(row, site), width.item(row, site)
+        for number, before, before_row, link_cost, link_width in self._entries(vertex):
+            if self.graph.forwards(before) or before == self.first[site]:
+                reached = cost.item(before_row, site) + link_cost
+                if reached == label and (
+                    self._sweep.one_width or min(width.item(before_row, site), link_width) == wide
                 ):
                     return number
-        raise ConsistencyError(f"network: no link gives vertex {graph.names[vertex]!r} its label")
+        raise ConsistencyError(
+            f"network: no link gives vertex {self.graph.names[vertex]!r} its label"
+        )
+
+    def _entries(self, vertex: int) -> list[tuple[int, int, int, int, int]]:
+        """Return (number, source, its row, cost, width) of the links into a vertex that matter."""
+        if vertex not in self._into:
+            graph, row = self.graph, self._sweep.row
+            self._into[vertex] = [
+                (number, before, row[before], self._sweep.costs[number], graph.widths[number])
+                for number in graph.in_links[vertex]
+                if (before := graph.links[number].source) in row
+            ]
+        return self._into[vertex]
 
 
 def _ps(seconds: Fraction) -> int:
@@ -172,14 +209,17 @@ def _site_numbers(graph: LinkGraph, sites: list[list[int]]) -> Array:
 def sites_of(graph: LinkGraph) -> list[list[int]]:
     """Return the devices of every site: those that hang on one switch by equal links, else one."""
     found: dict[tuple[object, ...], list[int]] = {}
+    ranks, _ = graph.capacity_ranks
     for device in range(graph.device_count):
         key: tuple[object, ...] = ("alone", device)
         if len(graph.out_links[device]) == len(graph.in_links[device]) == 1:
-            up, down = (
-                graph.links[links[device][0]] for links in (graph.out_links, graph.in_links)
-            )
-            if up.target == down.source >= graph.device_count:
-                key = (up.target, *((x.bandwidth, x.capacity, x.latency_s) for x in (up, down)))
+            up, down = graph.out_links[device][0], graph.in_links[device][0]
+            switch = graph.links[up].target
+            if switch == graph.links[down].source >= graph.device_count:
+                key = (
+                    switch,
+                    *((graph.widths[x], ranks[x], graph.latencies[x]) for x in (up, down)),
+                )
         found.setdefault(key, []).append(device)
     return list(found.values())
 
@@ -202,16 +242,21 @@ class _Sweep:
 
     def run(self) -> tuple[Array, Array]:
         """Return (S, S) latencies and widths, a row a source."""
-        rows = [self.row[source] for source in self.sources]
         if self.metric != "widest":
-            cost, width = (found[rows].T for found in self.labels(0))
-            return self._latency(cost), np.zeros_like(width) if self.one_width else width
+            return self.between(*self.labels(0))
+        rows = [self.row[source] for source in self.sources]
         widest = self._widest()
         latency = np.zeros_like(widest, dtype=self.kind)
         for least in np.unique(widest[~np.eye(len(widest), dtype=bool)]):
             cost, _ = self.labels(int(least))
             latency = np.where(widest == least, self._latency(cost[rows].T), latency)
         return latency, widest
+
+    def between(self, cost: Array, width: Array) -> tuple[Array, Array]:
+        """Return (S, S) latencies and widths of labels, a row a source."""
+        rows = [self.row[source] for source in self.sources]
+        wide = np.zeros_like(width[rows].T) if self.one_width else width[rows].T
+        return self._latency(cost[rows].T), wide
 
     def _latency(self, cost: Array) -> Array:
         """Return the latency that a cost of `link_costs` holds."""
@@ -275,9 +320,9 @@ class _Sweep:
             if not self.one_width:
                 through = np.minimum(here_width, link_width)
                 better |= (reached == cost[row]) & (through > width[row])
-                width[row, better] = through[better]
+                np.copyto(width[row], through, where=better)
             if better.any():
-                cost[row, better] = reached[better]
+                np.copyto(cost[row], reached, where=better)
                 yield target
 
     def _widest(self) -> Array:

@@ -147,27 +147,34 @@ class LinkGraph:
     @cached_property
     def latency_unit(self) -> int:
         """The q for which every latency is a whole number of 1/q seconds."""
-        return lcm(*{link.latency_s.denominator for link in self.links}) if self.links else 1
+        _, latencies = _ranked([link.latency_s for link in self.links])
+        return lcm(*(latency.denominator for latency in latencies))
 
     @cached_property
     def latencies(self) -> tuple[int, ...]:
         """Per link, its latency in units of 1 / `latency_unit` seconds."""
-        whole = {
-            latency: int(latency * self.latency_unit)
-            for latency in {link.latency_s for link in self.links}
-        }
-        return tuple(whole[link.latency_s] for link in self.links)
+        ranks, latencies = _ranked([link.latency_s for link in self.links])
+        whole = [int(latency * self.latency_unit) for latency in latencies]
+        return tuple(whole[rank] for rank in ranks)
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Per link, the rank of its bandwidth among those that occur, 0 the narrowest."""
-        rank = {bandwidth: place for place, bandwidth in enumerate(self.bandwidths)}
-        return tuple(rank[link.bandwidth] for link in self.links)
+        return self._bandwidth_ranks[0]
 
     @cached_property
     def bandwidths(self) -> tuple[Fraction, ...]:
         """The bandwidths that occur, ascending."""
-        return tuple(sorted({link.bandwidth for link in self.links}))
+        return self._bandwidth_ranks[1]
+
+    @cached_property
+    def _bandwidth_ranks(self) -> tuple[tuple[int, ...], tuple[Fraction, ...]]:
+        return _ranked([link.bandwidth for link in self.links])
+
+    @cached_property
+    def capacity_ranks(self) -> tuple[tuple[int, ...], tuple[Fraction, ...]]:
+        """Per link, the rank of its capacity among those that occur; and those, ascending."""
+        return _ranked([link.capacity for link in self.links])
 
     def forwards(self, vertex: int) -> bool:
         """Whether a vertex carries what others send to each other."""
@@ -193,6 +200,18 @@ class LinkGraph:
                 f"{shown(self.names[: self.device_count])}: correct the name"
             )
         return number
+
+
+def _ranked(numbers: Sequence[Fraction]) -> tuple[tuple[int, ...], tuple[Fraction, ...]]:
+    """Return the rank of each number among those that occur, and those, ascending.
+
+    Links of one kind share their numbers, and hashing a fraction is slow.
+    """
+    one_of = {id(number): number for number in numbers}
+    found = tuple(sorted(set(one_of.values())))
+    place = {number: rank for rank, number in enumerate(found)}
+    rank_of = {key: place[number] for key, number in one_of.items()}
+    return tuple(rank_of[id(number)] for number in numbers), found
 
 
 def _by_vertex(count: int, ends: Iterable[int]) -> tuple[tuple[int, ...], ...]:

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from nest_opt.errors import InstanceError
 from nest_opt.network.connectivity import check_connected
-from nest_opt.network.distances import PathTable
+from nest_opt.network.distances import PairTable, PathTable, pair_table
 from nest_opt.network.flows import Flow, flow_seconds, loads
 from nest_opt.network.graph import LinkGraph
 from nest_opt.network.routing import STAY, Metric, Route, Router
@@ -78,6 +78,18 @@ class GraphNetwork:
         if self._paths is None and metric != "widest" and not self.router.sharing:
             self._paths = PathTable(self.graph, metric)
 
+    def pair_table(self) -> PairTable:
+        """Return latency and width between all devices, from the paths if they are tabulated.
+
+        Raises
+        ------
+        InstanceError
+            As `distances.pair_table`.
+        """
+        if self._paths is not None:
+            return self._paths.pair_table()
+        return pair_table(self.graph, self.router.metric)
+
     def transfer_s(self, source: int, target: int, size_bytes: Fraction | int) -> Fraction:
         """Return the seconds of one transfer while nothing else is under way.
 
@@ -100,7 +112,7 @@ class GraphNetwork:
         load = loads(routed)
         return [flow_seconds(self.graph, flow, route, load) for flow, route in routed]
 
-    def link_loads(self, flows: Iterable[Flow]) -> dict[int, Fraction]:
+    def link_loads(self, flows: Iterable[Flow]) -> dict[int, Fraction | int]:
         """Return the bytes that flows put on every link that they use."""
         return loads((flow, self.route(flow.source, flow.target)) for flow in flows)
 

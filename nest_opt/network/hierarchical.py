@@ -1,20 +1,14 @@
 """The hierarchical network: nested groups, a bandwidth and a latency per level."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from operator import mul
 
+from nest_opt.network.ring import ring_passes
+from nest_opt.network.spread import Spreads, flat_rates, port_rates
 from nest_opt.problem.cluster import Algorithm, HierarchicalSpec
 from nest_opt.problem.profile import Operation
-
-# Rounds of a ring over n ranks, in units of n - 1.
-_RING_PASSES: dict[Operation, int] = {
-    "all-reduce": 2,
-    "all-gather": 1,
-    "reduce-scatter": 1,
-    "all-to-all": 1,
-}
 
 
 class HierarchicalNetwork:
@@ -33,6 +27,15 @@ class HierarchicalNetwork:
         self._bandwidth = tuple(
             accumulate((Fraction(level.bandwidth_bytes_per_s) for level in spec.levels), min)
         )
+        # Of spreads, by number; where it follows from the level, there are none.
+        self._shared: tuple[Fraction, ...] = ()
+        rates = flat_rates(len(spec.levels))
+        if spec.collectives == "ports":
+            rates, self._shared = port_rates(
+                [level.size for level in spec.levels],
+                [Fraction(level.bandwidth_bytes_per_s) for level in spec.levels],
+            )
+        self._spreads = Spreads(self._group_sizes, rates)
 
     @property
     def group_sizes(self) -> tuple[int, ...]:
@@ -51,48 +54,71 @@ class HierarchicalNetwork:
             level for level, size in enumerate(self._group_sizes) if first // size == last // size
         )
 
+    @property
+    def spreads(self) -> Spreads:
+        """What the time of a collective over copies depends on."""
+        return self._spreads
+
+    def spread(self, devices: Sequence[int]) -> int:
+        """Return the spread of a set of distinct devices."""
+        if self._spreads.is_flat:
+            return self.level(devices)
+        return self._spreads.of(devices)
+
+    def worst_spread(self, spreads: Iterable[int]) -> int:
+        """Return the spread that several sets of ranks count as together."""
+        return self._spreads.join(spreads)
+
+    def worst(self, levels: Iterable[int]) -> int:
+        """Return the highest of some levels, 0 for none: every time grows with the level."""
+        return max(levels, default=0)
+
     def hop_s(self, size_bytes: Fraction, level: int) -> Fraction:
         """Return latency plus bytes over effective bandwidth, in exact seconds."""
         return self._latency_s[level] + size_bytes / self._bandwidth[level]
 
     def fastest_algorithm(
-        self, operation: Operation, ranks: int, level: int, size_bytes: Fraction
+        self, operation: Operation, ranks: int, spread: int, size_bytes: Fraction
     ) -> Algorithm:
         """Return the ring, or the tree where it is allowed and faster."""
         if "tree" not in self._algorithms or operation != "all-reduce":
             return "ring"
-        ring, tree = self._ring_s(operation, ranks, level), self._tree_s(ranks, level)
+        ring, tree = self._ring_s(operation, ranks, spread), self._tree_s(ranks, spread)
         return "ring" if _total(ring, size_bytes) <= _total(tree, size_bytes) else "tree"
 
     def collective_s(
-        self, operation: Operation, ranks: int, level: int, algorithm: Algorithm
+        self, operation: Operation, ranks: int, spread: int, algorithm: Algorithm
     ) -> tuple[Fraction, Fraction]:
         """Return a collective's (seconds, seconds per byte of the full buffer)."""
         if algorithm == "tree":
-            return self._tree_s(ranks, level)
-        return self._ring_s(operation, ranks, level)
+            return self._tree_s(ranks, spread)
+        return self._ring_s(operation, ranks, spread)
 
-    def _tree_s(self, ranks: int, level: int) -> tuple[Fraction, Fraction]:
+    def _link(self, spread: int) -> tuple[Fraction, Fraction]:
+        """Return the latency and the bandwidth of a spread."""
+        level = self._spreads.level(spread)
+        if self._shared:
+            return self._latency_s[level], self._shared[self._spreads.bandwidth(spread)]
+        return self._latency_s[level], self._bandwidth[level]
+
+    def _tree_s(self, ranks: int, spread: int) -> tuple[Fraction, Fraction]:
         """Return the terms of an all-reduce over a double binary tree.
 
         Two trees of half the buffer each: every rank sends and receives the
         buffer up and down once, over ceil(log2 n) steps each way (NCCL 2.4;
         Sanders, Speck and Traeff 2009).
         """
-        steps = 2 * (ranks - 1).bit_length()
-        return steps * self._latency_s[level], 2 / self._bandwidth[level]
+        latency, bandwidth = self._link(spread)
+        return 2 * (ranks - 1).bit_length() * latency, 2 / bandwidth
 
-    def _ring_s(self, operation: Operation, ranks: int, level: int) -> tuple[Fraction, Fraction]:
-        """Return the terms of a flat ring over all ranks.
+    def _ring_s(self, operation: Operation, ranks: int, spread: int) -> tuple[Fraction, Fraction]:
+        """Return the terms of a ring over all ranks.
 
-        A ring passes k = 2 (n - 1) messages for an all-reduce and n - 1 for
-        the other operations, each 1/n of the buffer (Thakur et al. 2005).
+        A ring passes k messages, each 1/n of the buffer; see `ring_passes`.
         """
-        rounds = _RING_PASSES[operation] * (ranks - 1)
-        return (
-            rounds * self._latency_s[level],
-            Fraction(rounds, ranks) / self._bandwidth[level],
-        )
+        latency, bandwidth = self._link(spread)
+        rounds = ring_passes(operation, ranks)
+        return rounds * latency, Fraction(rounds, ranks) / bandwidth
 
 
 def _total(terms: tuple[Fraction, Fraction], size_bytes: Fraction) -> Fraction:

@@ -6,17 +6,26 @@ whoever routes real transfers, and plan device numbers into the devices of the
 file. All three are computed once a network.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 
 from nest_opt.errors import InstanceError
 from nest_opt.network.derived import derived_hierarchy
 from nest_opt.network.distances import pair_table
+from nest_opt.network.flows import Flow
 from nest_opt.network.graph import LinkGraph, LinkKind, with_links, without_links
 from nest_opt.network.graph_network import GraphNetwork
 from nest_opt.network.order import REFERENCE_BYTES, device_order, natural_sizes
-from nest_opt.network.topologies import Edge, dragonfly, graph_of_edges, rails, torus, tree
+from nest_opt.network.topologies import (
+    Edge,
+    dragonfly,
+    graph_of_edges,
+    rails,
+    torus,
+    tree,
+    with_nodes,
+)
 from nest_opt.network.torus_order import torus_order
 from nest_opt.problem.cluster import Cluster
 from nest_opt.problem.hierarchical import HierarchicalSpec
@@ -105,6 +114,31 @@ def routed(network: GraphKind) -> GraphNetwork:
     return found
 
 
+class PlannedPairs:
+    """The graph of a network, asked by plan device numbers: a `PairNetwork`."""
+
+    def __init__(self, cluster: Cluster, network: GraphKind) -> None:
+        self._network = routed(network)
+        self._vertices = device_vertices(cluster)
+
+    @property
+    def device_count(self) -> int:
+        """Devices are numbered 0 to one less; those of the cluster, not all of the network."""
+        return len(self._vertices)
+
+    def transfer_s(self, source: int, target: int, size_bytes: Fraction | int) -> Fraction:
+        """Return the seconds of one transfer while nothing else is under way."""
+        ends = self._vertices[source], self._vertices[target]
+        return self._network.transfer_s(*ends, size_bytes)
+
+    def concurrent_s(self, flows: Iterable[Flow]) -> Fraction:
+        """Return the seconds until the last of several transfers begun at once is over."""
+        at = self._vertices
+        return self._network.concurrent_s(
+            Flow(at[flow.source], at[flow.target], flow.size_bytes) for flow in flows
+        )
+
+
 def _derived_levels(network: GraphKind) -> HierarchicalSpec:
     order, sizes = _order(network)
     derived = derived_hierarchy(routed(network), order, sizes, network.traffic)
@@ -180,7 +214,7 @@ def _shape(network: GraphKind) -> LinkGraph:
                 [axis.wrap for axis in network.axes],
             )
         case DragonflySpec():
-            return dragonfly(
+            graph = dragonfly(
                 network.groups,
                 network.routers,
                 network.devices,
@@ -189,6 +223,8 @@ def _shape(network: GraphKind) -> LinkGraph:
                 _kind(network.global_link),
                 network.links_per_pair,
             )
+            node = network.node
+            return graph if node is None else with_nodes(graph, node.size, _kind(node))
         case RailsSpec():
             ratios = [level.oversubscription for level in network.levels]
             return rails(network.hierarchy, network.rails, ratios, network.devices_forward)

@@ -172,12 +172,12 @@ class Router:
 
     def along(self, path: Iterable[int]) -> Route:
         """Return the route along a path of link numbers."""
-        links = self.graph.links
-        numbers = tuple(path)
+        graph, numbers = self.graph, tuple(path)
+        latency = sum(graph.latencies[number] for number in numbers)
         return Route(
             tuple((number, ONE) for number in sorted(numbers)),
-            sum((links[number].latency_s for number in numbers), Fraction(0)),
-            min(links[number].bandwidth for number in numbers),
+            Fraction(latency, graph.latency_unit),
+            graph.bandwidths[min(graph.widths[number] for number in numbers)],
         )
 
     def _shared(self, source: int, target: int, labels: _Labels) -> Route:

@@ -1,7 +1,7 @@
 """Graphs of the usual shapes: torus, dragonfly, tree, rails; and of given edges."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -218,6 +218,25 @@ def dragonfly(
         f"router-{group}-{router}" for group, router in product(range(groups), range(routers))
     ]
     return LinkGraph(tuple(names), count, tuple(links))
+
+
+def with_nodes(graph: LinkGraph, size: int, link: LinkKind) -> LinkGraph:
+    """Return a graph whose devices, in runs of a size, hang on a switch of their node as well.
+
+    Switches are named "node-0" and so on.
+    """
+    first = graph.vertex_count
+    nodes = -(-graph.device_count // size)
+    links = [
+        each
+        for device in range(graph.device_count)
+        for each in link.both_ways(device, first + device // size)
+    ]
+    return replace(
+        graph,
+        names=(*graph.names, *(f"node-{number}" for number in range(nodes))),
+        links=(*graph.links, *links),
+    )
 
 
 def tree(spec: HierarchicalSpec, oversubscription: Sequence[Number] | None = None) -> LinkGraph:

@@ -141,22 +141,27 @@ class Costs:
         The order of layers of `table`, by places in the listed one; None is that itself.
     listed
         The costs in the listed order, of costs in another; None otherwise.
+    given_network
+        What times between devices come from, where it is not the cluster's levels.
     """
 
     problem: Problem
     layer_order: tuple[int, ...] | None = None
     listed: "Costs | None" = None
+    given_network: Network | None = None
 
     @cached_property
     def network(self) -> Network:
         """The network."""
-        return build_network(self.problem.cluster) if self.listed is None else self.listed.network
+        if self.listed is not None:
+            return self.listed.network
+        return self.given_network or build_network(self.problem.cluster)
 
     @cached_property
     def table(self) -> CostTable:
         """Coefficients of the default cost model, layers and cuts in `layer_order`."""
         if self.listed is None or self.layer_order is None:
-            return build_cost_table(self.problem)
+            return build_cost_table(self.problem, self.network)
         return table_in_order(self.problem, self.network, self.listed.table, self.layer_order)
 
     @cached_property
@@ -384,8 +389,9 @@ def _time_terms(
         terms["recomputed forward"] = sum(pair.repeated_forward_ps[row] for row in rows)
     for group in GROUPS:
         if configuration.degree(group) > 1:
-            # Every time grows with the level, so the worst group is on the highest.
-            level = max(network.level(g) for g in block_groups(block, configuration, group))
+            level = network.worst(
+                network.level(g) for g in block_groups(block, configuration, group)
+            )
             levels[group] = level
             forward = sum(pair.forward_collective_ps[group][level][row] for row in rows)
             backward = sum(pair.backward_collective_ps[group][level][row] for row in rows)
@@ -400,7 +406,7 @@ def _time_terms(
     ):
         if cuts:
             neighbour = (stage + step) % device_map.stages
-            levels[name] = max(
+            levels[name] = network.worst(
                 network.level(ends)
                 for ends in hop_ends(device_map, cell.configurations, replica, stage, neighbour)
             )
@@ -467,7 +473,7 @@ def _sync_terms(
             inside, between = copy_levels(costs.network, group, runs)
             # Above level 0 weights are gathered beside, or instead.
             within = f"{name} {'parameters' if cell.zero.level(name) else 'gradients'}"
-            for term, level, cost in (
+            for term, spread, cost in (
                 (within, inside, run_sync(table, configuration, name, sharding, inside)),
                 (
                     f"{name} gradients between runs",
@@ -477,7 +483,7 @@ def _sync_terms(
             ):
                 if cost is not None:
                     terms[term] = cost.fixed_ps + sum(cost.row_ps[row] for row in rows)
-                    levels[term] = level
+                    levels[term] = costs.network.spreads.level(spread)
         found.append((terms, levels))
     return max(found, key=lambda rank: sum(rank[0].values()))
 
@@ -503,7 +509,7 @@ def _exchange_terms(
 
 def exchange_level(network: Network, device_map: Blocks) -> int:
     """Return the highest level of equal ranks of a pipeline's first and last block."""
-    return max(
+    return network.worst(
         network.level(pair)
         for replica in range(device_map.replicas)
         for pair in zip(
@@ -539,11 +545,11 @@ def _round_terms(
             if times is not None:
                 terms[term] = sum(times[row] for row in rows)
         sharing = [
-            level.inside
+            network.spreads.level(level.inside)
             for name, level in zip(CLASSES, levels, strict=True)
             if sharding.round_operations(name)
         ]
-        found.append((terms, dict.fromkeys(terms, max(sharing))))
+        found.append((terms, dict.fromkeys(terms, network.worst(sharing))))
     return max(found, key=lambda rank: sum(rank[0].values()))
 
 
@@ -551,6 +557,13 @@ def _shards(configuration: Configuration) -> Iterator[int]:
     """Yield one rank of each shard: context-parallel ranks hold the same parameters."""
     tp, cp, ep, _ = configuration
     yield from (t + tp * cp * e for e in range(ep) for t in range(tp))
+
+
+def sync_ranks(configuration: Configuration, parameter_class: ParameterClass) -> Iterator[int]:
+    """Yield one rank of each group that holds the same parameters of a class."""
+    tp, cp, ep, _ = configuration
+    outer = ep if parameter_class == "expert" else 1
+    yield from (t + tp * cp * e for e in range(outer) for t in range(tp))
 
 
 def sync_group(
@@ -577,16 +590,16 @@ def sync_group(
 
 
 def copy_levels(network: Network, group: Sequence[int], runs: int) -> CopyLevels:
-    """Return the levels of a parameter's copies in h equal runs of replicas.
+    """Return the spreads of a parameter's copies in h equal runs of replicas.
 
     A collective between runs waits for those inside all of them, and one
     inside a run for those between at all its places: so the worst run counts,
     and the worst place.
     """
-    inside = len(group) // runs
+    inside, worst = len(group) // runs, network.worst_spread
     return CopyLevels(
-        max(network.level(group[run * inside : (run + 1) * inside]) for run in range(runs)),
-        max(network.level(group[place::inside]) for place in range(inside)) if runs > 1 else 0,
+        worst(network.spread(group[run * inside : (run + 1) * inside]) for run in range(runs)),
+        worst(network.spread(group[place::inside]) for place in range(inside)) if runs > 1 else 0,
     )
 
 

@@ -1,7 +1,8 @@
-"""Baselines: planners of their own behind one protocol, evaluated by the one evaluator."""
+"""Baselines and ablations: planners behind one protocol, evaluated by the one evaluator."""
 
 from dataclasses import replace
 
+from nest_opt.planners.ablations import EqualStagesPlanner, MemoryLastPlanner, OneBandwidthPlanner
 from nest_opt.planners.alpa import AlpaPlanner
 from nest_opt.planners.manual import ManualPlanner
 from nest_opt.planners.mcmc import McmcPlanner
@@ -11,12 +12,16 @@ from nest_opt.planners.random_plans import RandomPlanner
 
 __all__ = [
     "AlpaPlanner",
+    "EqualStagesPlanner",
     "ManualPlanner",
     "McmcPlanner",
+    "MemoryLastPlanner",
+    "OneBandwidthPlanner",
     "Outcome",
     "PhazePlanner",
     "Planner",
     "RandomPlanner",
+    "ablations",
     "planners",
 ]
 
@@ -35,4 +40,18 @@ def planners(seed: int = 0, budget: int | None = None) -> dict[str, Planner]:
     if budget is not None:
         mcmc, drawn = replace(mcmc, budget=budget), replace(drawn, budget=budget)
     found: tuple[Planner, ...] = (ManualPlanner(), mcmc, PhazePlanner(), AlpaPlanner(), drawn)
+    return {planner.name: planner for planner in found}
+
+
+def ablations() -> dict[str, Planner]:
+    """Return every ablation of this package's own search by name."""
+    found: tuple[Planner, ...] = (
+        OneBandwidthPlanner("no-network", "none"),
+        OneBandwidthPlanner("inner-bandwidth", "inner"),
+        OneBandwidthPlanner("mean-bandwidth", "mean"),
+        OneBandwidthPlanner("outer-bandwidth", "outer"),
+        MemoryLastPlanner("memory-last", first=True),
+        MemoryLastPlanner("memory-repaired", first=False),
+        EqualStagesPlanner(),
+    )
     return {planner.name: planner for planner in found}

@@ -3,8 +3,10 @@
 import random
 from dataclasses import dataclass
 
+from nest_opt.cost.table import row_times
 from nest_opt.plan.placement import DeviceMap
 from nest_opt.planners.protocol import Outcome
+from nest_opt.planners.stage_times import block_levels
 from nest_opt.planners.trials import Degrees, Trial, Trials, outcome
 from nest_opt.problem import Problem
 
@@ -40,6 +42,24 @@ def draw(trials: Trials, generator: random.Random) -> Draw | None:
     return Draw(degrees, generator.choice(maps), (*cuts, trials.layers))
 
 
+def least_ps(trials: Trials, drawn: Draw) -> int:
+    """Return what a draw takes at least, without evaluating it: m rounds of the slowest stage.
+
+    Nothing is repeated, hops and syncs are free, and groups are on the levels of the first
+    block, which no other block is below. Under ZB-H1 a round may overlap more: 0.
+    """
+    degrees, table = drawn.degrees, trials.costs.table
+    if degrees.schedule.name not in ("1f1b", "gpipe"):
+        return 0
+    pair = table.pairs[degrees.pair]
+    times = row_times(pair, degrees.configuration, block_levels(trials, degrees))["none"]
+    slowest = max(
+        sum(times[row] for row in table.layer_rows[low:high])
+        for low, high in zip((0, *drawn.ends), drawn.ends, strict=False)
+    )
+    return trials.rounds(degrees) * slowest
+
+
 @dataclass(frozen=True)
 class RandomPlanner:
     """The best of `budget` draws; each stage recomputes as little as fits.
@@ -64,6 +84,9 @@ class RandomPlanner:
         for _ in range(self.budget):
             drawn = draw(trials, generator)
             if drawn is None:
+                continue
+            if best and least_ps(trials, drawn) >= best.value_ps:
+                trials.tried += 1
                 continue
             trial = trials.attempt(drawn.degrees, drawn.device_map, drawn.ends)
             if trial and (best is None or trial.value_ps < best.value_ps):

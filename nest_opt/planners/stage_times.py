@@ -83,12 +83,17 @@ class StageTimes:
 
 
 def sync_times(trials: Trials, degrees: Degrees, level: int) -> Array:
-    """Return the sync of every run of layers, all copies being at one level: (15) and (63)."""
+    """Return the sync of every run of layers, all copies being at one level: (15) and (63).
+
+    They spread as well as they can on it.
+    """
     table, sharding = trials.costs.table, trials.sharding(degrees)
     memory = trials.memory(degrees)
     total = np.zeros((table.layer_count + 1,) * 2, np.int64)
     for name in CLASSES:
-        cost = step_sync(table, degrees.configuration, name, sharding, CopyLevels(level, level))
+        copies = sharding.inside(degrees.configuration, name), sharding.zero.runs(name)
+        spreads = CopyLevels(*(trials.costs.network.spreads.best(n, level) for n in copies))
+        cost = step_sync(table, degrees.configuration, name, sharding, spreads)
         if cost is not None:
             parameters = memory.sums(table.pairs[degrees.pair].parameters[name])
             total += np.where(parameters > 0, cost.fixed_ps + memory.sums(cost.row_ps), 0)

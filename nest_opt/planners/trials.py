@@ -274,7 +274,7 @@ def refuse_other(problem: Problem) -> None:
     if problem.job.cost_model == "artifact":
         raise InstanceError(
             "job.cost_model: found 'artifact', 'default' is needed: the planners know the default "
-            "cost model alone; benchmarks/paper_rescore.py has the artifact's own baselines"
+            "cost model alone; benchmarks/paper.py scores the artifact's own baselines"
         )
 
 

@@ -58,8 +58,19 @@ def build_run(run: RunConfiguration) -> BuiltRun:
     degrees = check_run(run, spec)
     _check_selective(run, spec)
     derived = derive_problem(_request(run, spec))
+    _check_shares(run, derived.training.sequence_length)
     problem = derived.problem.model_copy(update={"search": _search(run, degrees)})
     return BuiltRun(run, degrees, derived, problem, _placement(run, degrees, spec))
+
+
+def _check_shares(run: RunConfiguration, length: int) -> None:
+    """Refuse sequences that tensor-parallel ranks cannot share out equally."""
+    if run.sequence_parallel and length % (run.tp * run.cp):
+        raise InstanceError(
+            f"sequence parallelism: found sequences of {length} tokens, a multiple of "
+            f"{run.tp * run.cp} is needed (tp {run.tp} * cp {run.cp}): change one of them, or "
+            "leave it out"
+        )
 
 
 def _check_selective(run: RunConfiguration, spec: ModelSpec) -> None:

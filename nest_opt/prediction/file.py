@@ -14,12 +14,15 @@ from nest_opt.models.families import gpt, llama
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import MAX_BLOCKS, MAX_DIMENSION, MoeSpec, TransformerSpec
 from nest_opt.prediction.run import RunConfiguration, RunOrder
-from nest_opt.problem.base import Exact, Flag, Frozen, Positive
+from nest_opt.problem.base import OBJECT, TEXT, Exact, Flag, Frozen, Positive
+from nest_opt.problem.files import require_version
 from nest_opt.problem.profile import Recompute
 from nest_opt.problem.schedule import ScheduleName
 from nest_opt.problem.validation import build, read_json
 
 FORMAT = "nest-opt-run"
+# The section on `predict` has the fields.
+_PAGE = "docs/cli.md"
 
 _Size = Annotated[int, Field(strict=True, ge=1, le=MAX_DIMENSION)]
 _Blocks = Annotated[int, Field(strict=True, ge=0, le=MAX_BLOCKS)]
@@ -63,6 +66,13 @@ class ModelDimensions(Frozen):
         width = 4 * self.hidden if self.ffn is None else self.ffn
         if not self.gated:
             return self._gpt(width, sequence_length)
+        for item in ("positions", "embedding_norm"):
+            if getattr(self, item):
+                raise InstanceError(
+                    f"model.{item}: found {json.dumps(getattr(self, item))} with a gated MLP, "
+                    "which models in the manner of Llama do not have beside it: leave it out, or "
+                    "set gated to false"
+                )
         return llama(
             self.name,
             source="its dimensions",
@@ -114,11 +124,12 @@ class ModelDimensions(Frozen):
 
 
 def _form(value: object) -> str:
-    return "an object" if isinstance(value, Mapping | ModelDimensions) else "text"
+    return OBJECT if isinstance(value, Mapping | ModelDimensions) else TEXT
 
 
+# Which of the two forms a model has is no key of a file.
 _Model = Annotated[
-    Annotated[_Name, Tag("text")] | Annotated[ModelDimensions, Tag("an object")],
+    Annotated[_Name, Tag(TEXT)] | Annotated[ModelDimensions, Tag(OBJECT)],
     Discriminator(_form),
 ]
 
@@ -189,14 +200,18 @@ def read_run_data(path: Path) -> dict[str, Any]:
     InstanceError
         If the file cannot be read, or is not that of a run.
     """
-    data = read_json(path)
-    found = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or found != FORMAT or data.get("version") != 1:
-        shown = json.dumps(found, default=str)[:40]
+    data: dict[str, Any] = read_json(path)
+    if not isinstance(data, dict):
+        # It says what was found instead.
+        build(RunFile, data, str(path), page=_PAGE)
+    found = data.get("format")
+    if found != FORMAT:
+        shown = json.dumps(found, default=str)[:40] if "format" in data else "nothing"
         raise InstanceError(
             f"{path}: format: found {shown}, a run is needed: write "
             f'"format": "{FORMAT}", "version": 1'
         )
+    require_version(data, FORMAT, str(path))
     return data
 
 
@@ -208,4 +223,4 @@ def run_of(data: Mapping[str, Any], name: str) -> RunConfiguration:
     InstanceError
         If a field is unknown, missing or wrong.
     """
-    return build(RunFile, data, name).run()
+    return build(RunFile, data, name, page=_PAGE).run()

@@ -152,7 +152,13 @@ class Prediction:
 
     @property
     def busy_ps(self) -> int:
-        """Time of a batch that the busiest stage works: m times its time of a microbatch."""
+        """Time of a batch that the busiest stage works.
+
+        Without a simulation m times its time of a microbatch, hops included;
+        in one where hops keep no stage busy it is less.
+        """
+        if self.simulation:
+            return max(self.simulation.busy_ps)
         return self.evaluation.rounds * max(stage.time_ps for stage in self.evaluation.stages)
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import PRECISIONS, Precision
@@ -144,7 +144,8 @@ def check_run(run: RunConfiguration, spec: ModelSpec) -> Degrees:
                 f"{name}: found {shown}, a whole number from 1 to {most} is needed: correct it"
             )
     for name, value, allowed in _choices(run):
-        if value not in allowed:
+        # True and 1.0 equal 1.
+        if value not in allowed or type(value) is not type(allowed[0]):
             raise InstanceError(
                 f"{name}: found {str(value)[:40]!r}, one of {', '.join(map(str, allowed))} is "
                 "needed: choose one"
@@ -186,6 +187,9 @@ def _numbers(run: RunConfiguration) -> Iterator[tuple[str, int, int]]:
         yield name, getattr(run, name), MAX_DEGREE
     if run.dp is not None:
         yield "dp", run.dp, MAX_DEGREE
+    for name in ("sequence_length", "bytes_per_parameter"):
+        if getattr(run, name) is not None:
+            yield name.replace("_", " "), getattr(run, name), MAX_COUNT
     yield "virtual stages", run.virtual_stages, MAX_DEGREE
     yield "zero instances", run.zero_instances, MAX_DEGREE
 
@@ -196,6 +200,8 @@ def _choices(run: RunConfiguration) -> Iterator[tuple[str, object, Sequence[obje
     yield "precision", run.precision, PRECISIONS
     yield "order", run.order, ORDERS
     yield "attention", run.attention, ("flash", "stored")
+    for algorithm in run.algorithms or ("",):
+        yield "algorithms", algorithm, get_args(Algorithm)
     yield "context parallelism", run.context_parallel, ("ring", "all-gather")
     if run.schedule is not None:
         yield "schedule", run.schedule, SCHEDULES

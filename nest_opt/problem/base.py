@@ -15,8 +15,8 @@ MAX_DEGREE = 2**20
 MAX_SECONDS = Decimal(10) ** 6
 MAX_DIGITS = 40
 
-# Tags of a value that is either a number or an object: neither is a key of a file.
-NUMBER, OBJECT = "[number]", "[object]"
+# Tags of a value that has one of several forms: none is a key of a file.
+NUMBER, TEXT, OBJECT = "[number]", "[text]", "[object]"
 
 _DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from nest_opt.errors import InstanceError
 from nest_opt.problem.base import Frozen
+from nest_opt.problem.networks import NetworkSpec
 from nest_opt.problem.problem import Problem
 from nest_opt.problem.validation import build, read_json
 
@@ -37,6 +38,21 @@ def read_problem(path: Path) -> Problem:
     problem = build(Problem, data, str(path))
     require_version(data, "nest-opt-problem", str(path))
     return problem
+
+
+def read_network(path: Path) -> NetworkSpec:
+    """Read a file that holds a network as `cluster.network` of a problem has it.
+
+    Raises
+    ------
+    InstanceError
+        If the file is not a valid network.
+    """
+    return build(_NetworkFile, {"network": read_json(path)}, str(path)).network
+
+
+class _NetworkFile(Frozen):
+    network: NetworkSpec
 
 
 def require_version(data: dict[str, Any], name: str, place: str) -> None:

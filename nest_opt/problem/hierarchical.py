@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Context
+from fractions import Fraction
 from functools import cached_property
-from math import prod
+from itertools import pairwise
+from math import ceil, prod
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -33,6 +35,10 @@ class LevelSpec(Frozen):
 
 
 Algorithm = Literal["ring", "tree"]
+# By how many ports a collective over copies leaves a group: one, or one a rank.
+CollectiveModel = Literal["flat", "ports"]
+# Bandwidths that the spreads of a network may have.
+MAX_RATES = 1000
 
 
 def level_number(names: Sequence[str], name: str) -> int:
@@ -61,11 +67,14 @@ class HierarchicalSpec(Frozen):
     """A hierarchical network, innermost level first.
 
     `algorithms` are those that collectives may use; each call takes the one
-    that is faster for its bytes.
+    that is faster for its bytes. `collectives` says what leaves a group by how
+    many ports when the copies of parameters are synchronised: `flat` one for
+    each group, `ports` one for each rank in it.
     """
 
     type: Literal["hierarchical"]
     algorithms: tuple[Algorithm, ...] = Field(default=("ring",), min_length=1)
+    collectives: CollectiveModel = "flat"
     levels: tuple[LevelSpec, ...] = Field(min_length=1, max_length=MAX_LEVELS)
 
     @property
@@ -73,15 +82,22 @@ class HierarchicalSpec(Frozen):
         """Devices that the network connects."""
         return prod(level.size for level in self.levels)
 
-    @cached_property
+    @property
     def effective(self) -> "HierarchicalSpec":
         """The network with oversubscribed bandwidths divided by that, at most 30 digits, down.
 
         What a device gets while all devices of its group send out of it at
         once: exact on a tree of switches. Itself, where no level is oversubscribed.
         """
-        if all(level.oversubscription == 1 for level in self.levels):
-            return self
+        # Kept, a network that is its own would make comparing two of them endless.
+        return self._divided if self._is_oversubscribed else self
+
+    @property
+    def _is_oversubscribed(self) -> bool:
+        return any(level.oversubscription != 1 for level in self.levels)
+
+    @cached_property
+    def _divided(self) -> "HierarchicalSpec":
         return self.model_copy(
             update={
                 "levels": tuple(
@@ -134,11 +150,26 @@ class HierarchicalSpec(Frozen):
                 f"levels: found {self.device_count} devices (the product of sizes), at most "
                 f"{MAX_DEVICES} are allowed: lower a size"
             )
-        for inner, outer in zip(self.levels, self.levels[1:], strict=False):
+        for inner, outer in pairwise(self.levels):
             if outer.latency_s < inner.latency_s:
                 raise ValueError(
                     f"levels: {outer.name!r} has latency {outer.latency_s} s, at least "
                     f"{inner.latency_s} s is needed (that of {inner.name!r} inside it): "
                     "latency must not fall from one level to the next outer one"
                 )
+        if self.collectives == "ports" and (rates := self.effective.rate_count) > MAX_RATES:
+            raise ValueError(
+                f"collectives: found ports with {rates} bandwidths that groups may have, at most "
+                f"{MAX_RATES} are allowed: use flat, or correct the bandwidths (the innermost "
+                "level is that much faster)"
+            )
         return self
+
+    @property
+    def rate_count(self) -> int:
+        """How many numbers of ports make a difference, all levels together."""
+        held, innermost, total = 1, Fraction(self.levels[0].bandwidth_bytes_per_s), 0
+        for inner, outer in pairwise(self.levels):
+            held *= inner.size
+            total += min(held, ceil(innermost / Fraction(outer.bandwidth_bytes_per_s)))
+        return total

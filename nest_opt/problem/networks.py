@@ -260,11 +260,18 @@ class TorusSpec(ShapeKind):
         return self
 
 
+class NodeSpec(LinkSpec):
+    """Nodes of several devices, which a switch inside joins besides the network."""
+
+    size: Size
+
+
 class DragonflySpec(ShapeKind):
     """A dragonfly: groups of routers that are all joined, some links between every two groups.
 
     Devices are named "group-router-device" and numbered in that order, routers
-    "router-group-router" (Kim, Dally, Scott and Abts, ISCA 2008).
+    "router-group-router" (Kim, Dally, Scott and Abts, ISCA 2008). With `node`,
+    runs of the devices on a router are nodes with a switch of their own.
     """
 
     type: Literal["dragonfly"]
@@ -275,6 +282,7 @@ class DragonflySpec(ShapeKind):
     local_link: LinkSpec
     global_link: LinkSpec
     links_per_pair: Size = 1
+    node: NodeSpec | None = None
 
     @property
     def device_count(self) -> int:
@@ -282,9 +290,10 @@ class DragonflySpec(ShapeKind):
         return self.groups * self.routers * self.devices
 
     def shape_levels(self) -> Iterator[tuple[str, int]]:
-        """Return (name, devices in a group) of router, group and system."""
+        """Return (name, devices in a group) of node, router, group and system."""
         return iter(
             (
+                *((("node", self.node.size),) if self.node else ()),
                 ("router", self.devices),
                 ("group", self.devices * self.routers),
                 ("system", self.device_count),
@@ -293,8 +302,13 @@ class DragonflySpec(ShapeKind):
 
     @model_validator(mode="after")
     def _validate_size(self) -> "DragonflySpec":
+        if self.node is not None and self.devices % self.node.size:
+            raise ValueError(
+                f"node.size: found {self.node.size}, a divisor of the {self.devices} devices on a "
+                "router is needed: correct it"
+            )
         links = (
-            2 * self.device_count
+            (2 if self.node is None else 4) * self.device_count
             + self.groups * self.routers * (self.routers - 1)
             + self.groups * (self.groups - 1) * self.links_per_pair
         )

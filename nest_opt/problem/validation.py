@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nest_opt.errors import InstanceError, NestOptError
-from nest_opt.problem.base import NUMBER, OBJECT, first_repeated
+from nest_opt.problem.base import NUMBER, OBJECT, TEXT, first_repeated
 
 MAX_FILE_BYTES = 16 * 2**20
 MAX_NUMBER_CHARACTERS = 60
@@ -166,19 +166,22 @@ def build(
     data: Any,
     name: str,
     error_class: type[NestOptError] = InstanceError,
+    page: str = "docs/problem_format.md",
 ) -> Model:
-    """Build an entity from JSON data, or raise an error that names what is wrong."""
+    """Build an entity from JSON data, or raise an error that names what is wrong.
+
+    `page` is where its fields are described.
+    """
     if not isinstance(data, Mapping):
         raise error_class(
-            f"{name}: found a JSON {_kind(data)}, an object is needed: "
-            "see docs/problem_format.md for the fields"
+            f"{name}: found a JSON {_kind(data)}, an object is needed: see {page} for the fields"
         )
     try:
         return model.model_validate(data)
     except ValidationError as error:
         problems = [item for item in error.errors(include_url=False) if not _is_echo(item)]
         names = _field_names(model)
-        lines = [_sentence(item, data, names) for item in problems[:SHOWN_ERRORS]]
+        lines = [_sentence(item, data, names, page) for item in problems[:SHOWN_ERRORS]]
         if len(problems) > SHOWN_ERRORS:
             lines.append(f"and {len(problems) - SHOWN_ERRORS} more")
         raise error_class(f"{name}: " + "\n  ".join(lines)) from error
@@ -200,10 +203,11 @@ def _is_echo(item: Mapping[str, Any]) -> bool:
     )
 
 
-def _sentence(item: Mapping[str, Any], data: Any, names: Sequence[str]) -> str:
+def _sentence(item: Mapping[str, Any], data: Any, names: Sequence[str], page: str) -> str:
     """Turn one pydantic error into item, number found, number allowed, remedy.
 
-    `names` are those of all fields, for a guess at what a misspelt one means.
+    `names` are those of all fields, for a guess at what a misspelt one means;
+    `page` is where they are described.
     """
     kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
     place = _place(item["loc"], data)
@@ -213,7 +217,7 @@ def _sentence(item: Mapping[str, Any], data: Any, names: Sequence[str]) -> str:
         name = str(item["loc"][-1])
         # A name that is right elsewhere says nothing about what is meant here.
         close = [] if name in names else get_close_matches(name, names, n=1)
-        guess = f"call it {close[0]}" if close else "see docs/problem_format.md for its name"
+        guess = f"call it {close[0]}" if close else f"see {page} for its name"
         return f"{place}: unknown field: remove it, or {guess}"
     if kind == "value_error":
         text: str = item["msg"].removeprefix("Value error, ")
@@ -274,7 +278,7 @@ def _wanted(item: Mapping[str, Any]) -> str:
 
 
 # Parts of a location that no file has: a key itself, and which of several forms a value has.
-_NO_PLACES = {"[key]", NUMBER, OBJECT}
+_NO_PLACES = {"[key]", NUMBER, TEXT, OBJECT}
 
 
 def _place(location: tuple[str | int, ...], data: Any) -> str:

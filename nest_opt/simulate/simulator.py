@@ -201,9 +201,15 @@ def simulate(
     Raises
     ------
     ScheduleError
-        If there is not one `StageTimes` per stage, or operations wait for
-        each other in a circle.
+        If there is not one `StageTimes` per stage, operations wait for each
+        other in a circle, or there is no such `hops` or `sync`.
     """
+    for name, value, allowed in (("hops", hops, HOPS), ("sync", sync, SYNC_STARTS)):
+        if value not in allowed:
+            raise ScheduleError(
+                f"{name}: found {str(value)[:40]!r}, one of {', '.join(allowed)} is needed: "
+                "choose one"
+            )
     if len(times) != schedule.stages:
         raise ScheduleError(
             f"times: found {len(times)} stages, {schedule.name} has {schedule.stages} "
@@ -212,13 +218,11 @@ def simulate(
     run = _Run(schedule, times, hops)
     run.finish()
     timelines = tuple(tuple(timeline) for timeline in run.timelines)
-    syncs = (
-        tuple(
-            _syncs(line, [times[_stage(schedule, device, c)] for c in range(schedule.chunks)], sync)
-        )
+    syncs = tuple(
+        tuple(_syncs(line, times[device :: schedule.devices], sync))
         for device, line in enumerate(timelines)
     )
-    return Simulation(schedule, timelines, tuple(syncs), hops, sync)
+    return Simulation(schedule, timelines, syncs, hops, sync)
 
 
 class _Run:
@@ -226,6 +230,8 @@ class _Run:
 
     def __init__(self, schedule: Schedule, times: Sequence[StageTimes], hops: Hops) -> None:
         self.schedule, self.times, self.blocking = schedule, times, hops == "blocking"
+        # Asked for at every operation.
+        self.devices, self.stages = schedule.devices, schedule.stages
         self.timelines: list[list[Event]] = [[] for _ in schedule.orders]
         # When the data is there that an operation passes on, by what is waited for.
         self.done_ps: dict[_Result, int] = {}
@@ -233,25 +239,26 @@ class _Run:
 
     def finish(self) -> None:
         """Run everything, or raise ScheduleError."""
-        ready = deque(range(self.schedule.devices))
+        ready = deque(range(self.devices))
         while ready:
             device = ready.popleft()
             order, timeline = self.schedule.orders[device], self.timelines[device]
             while len(timeline) < len(order):
                 operation = order[len(timeline)]
-                need = _need(self.schedule, device, operation)
+                need = self.need(device, operation)
                 if need is not None and need not in self.done_ps:
                     self.waiting.setdefault(need, []).append(device)
                     break
                 result = self.run(device, operation, need)
-                ready.extend(self.waiting.pop(result, ()))
+                if result in self.waiting:
+                    ready.extend(self.waiting.pop(result))
         if self.waiting:
             raise ScheduleError(self.deadlock())
 
     def run(self, device: int, operation: Operation, need: "_Result | None") -> "_Result":
         """Run a device's next operation; return what others may wait for."""
         kind, microbatch, chunk = operation
-        stage, timeline = _stage(self.schedule, device, chunk), self.timelines[device]
+        stage, timeline = chunk * self.devices + device, self.timelines[device]
         free = timeline[-1].end_ps if timeline else 0
         there = 0 if need is None else self.done_ps[need]
         hop = self.hop_ps(kind, stage, need)
@@ -265,9 +272,21 @@ class _Run:
 
     def hop_ps(self, kind: Kind, stage: int, need: "_Result | None") -> int:
         """Return the transfer of what an operation needs; 0 if it was made on the same device."""
-        if need is None or (need.stage - stage) % self.schedule.devices == 0:
+        if need is None or (need.stage - stage) % self.devices == 0:
             return 0
         return self.times[stage].hop_in_ps if kind == "F" else self.times[stage].hop_out_ps
+
+    def need(self, device: int, operation: Operation) -> "_Result | None":
+        """Return what an operation waits for; None for F on the first stage."""
+        kind, microbatch, chunk = operation
+        stage = chunk * self.devices + device
+        if kind == "W":
+            return _Result("B", microbatch, stage)
+        if kind == "F":
+            return _Result("F", microbatch, stage - 1) if stage > 0 else None
+        if stage == self.stages - 1:
+            return _Result("F", microbatch, stage)
+        return _Result("B", microbatch, stage + 1)
 
     def deadlock(self) -> str:
         """Say which devices wait for each other."""
@@ -305,23 +324,6 @@ class _Result(NamedTuple):
 
 # BW passes on the gradient of the input when all of it is done.
 _MAKES: dict[Kind, Kind] = {"F": "F", "B": "B", "W": "W", "BW": "B"}
-
-
-def _stage(schedule: Schedule, device: int, chunk: int) -> int:
-    return chunk * schedule.devices + device
-
-
-def _need(schedule: Schedule, device: int, operation: Operation) -> _Result | None:
-    """Return what an operation waits for; None for F on the first stage."""
-    kind, microbatch, chunk = operation
-    stage = _stage(schedule, device, chunk)
-    if kind == "W":
-        return _Result("B", microbatch, stage)
-    if kind == "F":
-        return _Result("F", microbatch, stage - 1) if stage > 0 else None
-    if stage == schedule.stages - 1:
-        return _Result("F", microbatch, stage)
-    return _Result("B", microbatch, stage + 1)
 
 
 def _syncs(

@@ -8,6 +8,7 @@ from nest_opt.dp.sources import cell_source
 from nest_opt.errors import ConsistencyError
 from nest_opt.plan.evaluate import Costs
 from nest_opt.problem import Problem
+from nest_opt.problem.networks import GraphKind
 from nest_opt.verbs.deadline import Deadline
 from nest_opt.verbs.defects import check_bound, illegal
 from nest_opt.verbs.pipeline.confirm import confirmed
@@ -28,6 +29,7 @@ def exact_pipeline(
     watch: "Watch | None" = None,
     family: Family = "aligned",
     start: SolveResult | None = None,
+    by_pairs: bool = False,
 ) -> ExactResult:
     """Find the best plan of a family by integer programs, and hold `solve` against it.
 
@@ -53,6 +55,9 @@ def exact_pipeline(
         best free one.
     start
         What `solve` found for the problem, if that is known.
+    by_pairs
+        Whether the costs of the free family on a network that is a graph are those
+        of its pairs, and not of its levels: see `nest_opt.verbs.pipeline.exact_pairs`.
 
     Raises
     ------
@@ -73,13 +78,17 @@ def exact_pipeline(
     from nest_opt.milp.limits import SearchLimits
 
     begin = time.perf_counter()
+    if by_pairs and family == "free" and isinstance(problem.cluster.network, GraphKind):
+        from nest_opt.verbs.pipeline.exact_pairs import exact_on_graph
+
+        return exact_on_graph(problem, problem.cluster.network, time_limit_s, gap, progress, start)
     costs = Costs(problem)
     programs.check_request(costs, time_limit_s, gap, family)
     limits = SearchLimits(time_limit_s, None, gap)
     deadline = Deadline(progress, lambda: limits.remaining_s(begin))
     start = start or solve_pipeline(problem, deadline)
     if start.cut_short:
-        return _without_programs(start, family, deadline.passed)
+        return without_programs(start, family, deadline.passed)
     placement = start.plan.placement() if start.plan else None
     try:
         found = programs.exact(
@@ -92,7 +101,7 @@ def exact_pipeline(
             family=family,
         )
     except KeyboardInterrupt:
-        return _without_programs(start, family, False)
+        return without_programs(start, family, False)
     _check_agreement(start, found)
     plan = evaluation = None
     if found.placement is not None and found.value_ps is not None:
@@ -133,7 +142,7 @@ def exact_pipeline(
     )
 
 
-def _without_programs(start: SolveResult, family: Family, out_of_time: bool) -> ExactResult:
+def without_programs(start: SolveResult, family: Family, out_of_time: bool) -> ExactResult:
     """Return what the dynamic program found, when the integer programs had no turn.
 
     Its bound, and that there is no plan, hold in the aligned family alone.
