@@ -16,7 +16,7 @@ from nest_opt.models.derive import layer_kinds
 from nest_opt.models.hardware import find_accelerator
 from nest_opt.models.operations import attention_core, layer_work, model_flops
 from nest_opt.models.request import Request, derive_problem
-from nest_opt.models.roofline import roofline_s
+from nest_opt.models.roofline import busy_s
 from nest_opt.models.share import ContextParallel, Share
 from nest_opt.models.spec import TransformerSpec
 from nest_opt.models.weights import block_weights, final_weights
@@ -149,8 +149,7 @@ def test_ring_steps_by_hand(bandwidth: int, cp: int) -> None:
     pair = build_cost_table(problem).pairs[1, Configuration(1, cp)]
     block = list(dict.fromkeys(entry.type for entry in problem.model.layers)).index("block")
     # Attention is bound by FLOPs here: 2 products of 2 s^2 h / 2, of which a block is 1 / cp^2.
-    peak = Fraction(H100.matmul_16bit_flops.value) * Fraction(H100.matmul_efficiency.value)
-    forward = Fraction(2 * length**2 * HIDDEN, cp**2) / peak
+    forward = Fraction(2 * length**2 * HIDDEN, cp**2) / Fraction(H100.attention_flops.value)
     step = Fraction(2 * 2 * length * KEYS, cp) / bandwidth
     rounded = Fraction(2, 10**12)
     for phase, compute, transfer in (
@@ -170,7 +169,7 @@ def test_a_ring_passes_what_an_all_gather_gathers() -> None:
     for phase, core in zip((FORWARD, BACKWARD), attention_core(model(LLAMA), rank), strict=True):
         (call,) = (c for c in ring if c["phase"] == phase)
         assert call["bytes"] == sum(c["bytes"] for c in gathered if c["phase"] == phase)
-        whole = Fraction(str(roofline_s([core], H100)))
+        whole = Fraction(str(busy_s([core], H100)))
         assert abs(Fraction(str(call["hidden_s"])) - whole * Fraction(7, 8)) <= Fraction(1, 10**12)
 
 

@@ -111,12 +111,12 @@ def stored_profiles(attention: Attention = "stored", tp: int = 8) -> dict[str, d
 
 
 def test_selective_recomputation_of_korthikanti() -> None:
-    """It repeats 7.4% of a layer's compute, full 36%; measured were 7% and 39% (table 4)."""
+    """It repeats 6.3% of a layer's compute, full 36%; measured were 7% and 39% (table 4)."""
     block = stored_profiles()["block"]
     compute = block["forward_s"] + block["backward_input_s"] + block["backward_weight_s"]
     repeated = block["recompute"]["selective"]["repeated_forward_s"]
-    assert round(repeated / compute, 3) == 0.074
-    assert round(block["forward_s"] / compute, 3) == 0.358
+    assert round(repeated / compute, 3) == 0.063
+    assert round(block["forward_s"] / compute, 3) == 0.357
 
 
 def test_selective_footprint_by_hand() -> None:
@@ -128,14 +128,26 @@ def test_selective_footprint_by_hand() -> None:
     assert none["stash_bytes"] - selective["stash_bytes"] == 5 * pairs
     assert selective["work_bytes"] - none["work_bytes"] == 5 * pairs
     # Scores are written, softmax and dropout read and write them, dropout a mask; the output
-    # reads them. Each product moves 2 of q, k, v and output. All are bound by memory.
-    moved = (2 + 4 + 5 + 2) * pairs + 2 * 4 * b * s * h // tp
+    # reads them. Each product moves 2 of q, k, v and output. All are bound by memory, of which
+    # products attain more.
+    products, others = (2 + 2) * pairs + 2 * 4 * b * s * h // tp, (4 + 5) * pairs
     accelerator = find_accelerator("a100-80")
-    attained = Fraction(accelerator.memory_bandwidth_bytes_per_s.value) * Fraction(
-        accelerator.memory_efficiency.value
-    )
+    bandwidth = Fraction(accelerator.memory_bandwidth_bytes_per_s.value)
+    expected = products / (bandwidth * Fraction(accelerator.memory_efficiency.value))
+    expected += others / (bandwidth * Fraction(accelerator.elementwise_share.value))
     found = Fraction(str(selective["repeated_forward_s"]))
-    assert abs(found - Fraction(moved) / attained) <= Fraction(1, 10**12)
+    assert abs(found - expected) <= Fraction(1, 10**12)
+
+
+def test_a_layer_takes_about_what_korthikanti_measured() -> None:
+    """7.7 ms forward, 11.9 ms backward, collectives in them (table 4), no part of a fit: 12%."""
+    block = stored_profiles()["block"]
+    node = find_accelerator("a100-80")
+    link = float(node.fast_link_bytes_per_s.value) * float(node.fast_link_efficiency.value)
+    calls = 2 * 2 * 7 / 8 * block["collectives"][0]["bytes"] / link
+    assert block["forward_s"] + calls == pytest.approx(7.7e-3, rel=0.1)
+    backward = block["backward_input_s"] + block["backward_weight_s"] + calls
+    assert backward == pytest.approx(11.9e-3, rel=0.12)
 
 
 def test_nothing_is_repeated_outside_blocks() -> None:

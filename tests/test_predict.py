@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 
 from nest_opt import InstanceError, RunConfiguration, predict, verify
+from nest_opt.models.hardware import find_accelerator
 from nest_opt.prediction.predict import Prediction
 
 GPT_175B = RunConfiguration(
@@ -62,7 +63,7 @@ def test_bubble_and_sync_are_what_is_left_of_the_iteration(gpt: Prediction) -> N
     """Under 1F1B with nearly equal stages the bubble is close to (p - 1) / (m + p - 1)."""
     assert gpt.simulation is not None
     assert gpt.busy_ps == 192 * max(stage.time_ps for stage in gpt.evaluation.stages)
-    assert gpt.simulation.compute_ps + gpt.exposed_sync_ps == gpt.iteration_ps
+    assert gpt.simulation.compute_ps + gpt.exposed_sync_ps + gpt.step_ps == gpt.iteration_ps
     assert gpt.bubble_share == pytest.approx(15 / (192 + 15), rel=0.1)
 
 
@@ -84,10 +85,30 @@ def test_a_run_that_does_not_fit_is_predicted() -> None:
 
 
 def test_the_closed_form_stands_where_nothing_is_simulated() -> None:
-    """Without a simulation the iteration takes what `fill-drain` says."""
+    """Without a simulation the schedule takes what `fill-drain` says."""
     found = predict(GPT_175B, simulate=False)
     assert found.simulation is None
-    assert found.iteration_ps == found.formula_ps == found.evaluation.value_ps
+    assert found.schedule_ps == found.formula_ps == found.evaluation.value_ps
+
+
+def test_the_optimizer_step_follows_the_schedule() -> None:
+    """A shard's 28 bytes per parameter (2 + 2 + 2 * 12) pass memory, after what is fixed."""
+    found = predict(replace(GPT_175B, bytes_per_parameter=16), simulate=False)
+    assert found.iteration_ps == found.schedule_ps + found.step_ps
+    h, vocabulary, copies = 12288, 50257, 8
+    shard = (6 * 12 * h * h + vocabulary * h) / 8 / copies
+    fixed = float(find_accelerator("a100-80").batch_s.value)
+    expected = fixed + 28 * shard / (2039e9 * 0.824)
+    assert found.step_ps / 10**12 == pytest.approx(expected, rel=0.01)
+
+
+def test_overlap_hides_gradients_behind_the_last_backward_pass() -> None:
+    """What is left of the synchronisation shrinks by no more than a microbatch's backward pass."""
+    plain = predict(replace(GPT_175B, pp=1, devices=64, global_batch=32), simulate=False)
+    hidden = predict(replace(plain.run, overlap_gradients=True), simulate=False)
+    backward = plain.evaluation.stages[0].time_terms_ps["backward"]
+    saved = plain.iteration_ps - hidden.iteration_ps
+    assert saved == min(plain.exposed_sync_ps, backward) > 0
 
 
 def test_selective_recomputation_with_flash_attention_is_none() -> None:

@@ -17,6 +17,7 @@ from nest_opt.cli.compare_command import compare_command
 from nest_opt.cli.crosscheck_command import crosscheck_command
 from nest_opt.cli.exact_command import exact_command
 from nest_opt.cli.export_command import export_command
+from nest_opt.cli.fit_command import fit_command
 from nest_opt.cli.group import CommandLine
 from nest_opt.cli.import_command import import_command
 from nest_opt.cli.improve_command import improve_command
@@ -66,6 +67,7 @@ for _command in (
     verify_command,
     check_command,
     predict_command,
+    fit_command,
     improve_command,
     compare_command,
     show_command,

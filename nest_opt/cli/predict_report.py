@@ -39,6 +39,7 @@ def prediction_json(prediction: Prediction) -> Object:
         "formula_terms_ps": {
             name: str(value) for name, value in batch_terms(prediction.evaluation).items()
         },
+        **time_json("step", prediction.step_ps),
         "tokens_per_s": prediction.tokens_per_s,
         "tokens_per_s_device": prediction.tokens_per_s_device,
         "flops": [_rate_json(rate) for rate in prediction.rates],
@@ -113,6 +114,7 @@ def _facts(prediction: Prediction) -> dict[str, str]:
         ),
         "tokens": f"{number_text(prediction.tokens_per_s)} tokens/s, "
         f"{number_text(prediction.tokens_per_s_device)} tokens/s per device",
+        "step": f"{time_text(prediction.step_ps)} of it for the optimizer",
         "bubble": f"{100 * prediction.bubble_share:.1f}% of the iteration",
         "sync": f"{time_text(prediction.sync_ps)} once a batch, of which "
         f"{time_text(prediction.exposed_sync_ps)} is not hidden",

@@ -41,9 +41,22 @@ class Accelerator:
     communicator_bytes
         What the buffers of a training job's communicators take of it.
     matmul_efficiency
-        Attained share of `matmul_16bit_flops` on large matrix products.
+        Attained share of `matmul_16bit_flops` on large matrix products by themselves.
+    product_share
+        Attained share of `matmul_16bit_flops` by the matrix products of training runs.
+    attention_flops
+        Attained FLOP/s of fused attention kernels, forward and backward.
     memory_efficiency
         Attained share of `memory_bandwidth_bytes_per_s` on large arrays.
+    elementwise_share
+        Share of `memory_bandwidth_bytes_per_s` that the kernels without matrix products attain in
+        training runs, over the bytes that they would move if fused as `operations` has it.
+    launch_s
+        Time of the host to launch what a kernel of `operations` stands for.
+    call_s
+        Time of a collective inside a layer besides its steps and bytes.
+    batch_s
+        Time of a batch besides kernels and communication.
     fast_link_efficiency
         Attained share of `fast_link_bytes_per_s` in large collectives
         (nccl-tests' bus bandwidth over the peak).
@@ -62,7 +75,13 @@ class Accelerator:
     context_bytes: Figure
     communicator_bytes: Figure
     matmul_efficiency: Figure
+    product_share: Figure
+    attention_flops: Figure
     memory_efficiency: Figure
+    elementwise_share: Figure
+    launch_s: Figure
+    call_s: Figure
+    batch_s: Figure
     fast_link_efficiency: Figure
     note: str = ""
 

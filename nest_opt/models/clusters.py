@@ -3,6 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
+from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.cluster_template import ClusterTemplate, LevelTemplate, build_from
 from nest_opt.models.figure import Figure, guessed
 from nest_opt.models.hardware import find_accelerator
@@ -252,6 +253,51 @@ _AWS_P4D = ClusterTemplate(
     ),
 )
 
+
+def _a100_nodes(
+    name: str, aliases: tuple[str, ...], summary: str, bandwidth: int, source: str
+) -> ClusterTemplate:
+    """Return nodes of 8 A100 that have fewer ports than GPUs."""
+    return ClusterTemplate(
+        name=name,
+        aliases=aliases,
+        summary=summary,
+        accelerator="a100-80",
+        unit=Figure(8, source),
+        levels=(_node(8, source), _network("fabric", Figure(bandwidth, source))),
+    )
+
+
+_A100_HDR_4 = _a100_nodes(
+    "a100-12.5",
+    ("vtrain-a100",),
+    "8 A100 a node, four 200 Gb/s HDR InfiniBand ports a node, as vTrain's.",
+    12_500_000_000,
+    "vTrain (MICRO 2024), evaluation: 8 A100 and 800 Gb/s a node",
+)
+_JEAN_ZAY = _a100_nodes(
+    "jean-zay-a100",
+    ("bloom",),
+    "8 A100 a node, four 100 Gb/s Omni-Path ports a node, as BLOOM was trained on.",
+    6_250_000_000,
+    "BigScience, tr11-176B-ml chronicles: 8 A100 and four 100 Gb/s Omni-Path ports a node",
+)
+_DGX_2 = ClusterTemplate(
+    name="v100-dgx2",
+    aliases=("dgx-2",),
+    summary="16 V100 a node on NVSwitch; eight 100 Gb/s ports a node.",
+    accelerator="v100-32",
+    unit=Figure(16, "NVIDIA DGX-2"),
+    levels=(
+        _node(16, "NVIDIA DGX-2"),
+        _network(
+            "fabric",
+            guessed(6_250_000_000, "8 ports of 100 Gb/s for 16 GPUs, from memory"),
+            efficiency=_LIKE_IB,
+        ),
+    ),
+)
+
 _LLAMA_3_24K = ClusterTemplate(
     name="llama3-24k",
     aliases=("meta-24k",),
@@ -490,6 +536,9 @@ CLUSTERS: tuple[ClusterTemplate, ...] = (
     _AWS_P4D,
     _LLAMA_3_24K,
     _DEEPSEEK_H800,
+    _A100_HDR_4,
+    _JEAN_ZAY,
+    _DGX_2,
     _PAPER_H100,
     _PAPER_TPU_V4,
 )
@@ -507,7 +556,11 @@ def find_cluster(name: str) -> ClusterTemplate:
 
 
 def build_cluster(
-    name: str, devices: int, accelerator: str | None = None, *, achievable: bool = False
+    name: str,
+    devices: int,
+    accelerator: str | Accelerator | None = None,
+    *,
+    achievable: bool = False,
 ) -> Cluster:
     """Build a cluster of the catalogue with a number of devices.
 
@@ -523,7 +576,7 @@ def build_cluster(
         How many devices: any number up to one unit (a node, a tray, a host),
         whole units beyond.
     accelerator
-        Name or alias of an accelerator to take in place of the cluster's own;
+        Accelerator, or name or alias of one, to take in place of the cluster's own;
         its fast link and memory come with it.
     achievable
         Whether bandwidths are what large collectives attain (peak times the

@@ -11,7 +11,7 @@ from typing import Any
 
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.operations import ELEMENT_BYTES, Work, attention_core, keys_bytes
-from nest_opt.models.roofline import roofline_s
+from nest_opt.models.roofline import busy_s
 from nest_opt.models.share import Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, MoeSpec, TransformerSpec
 from nest_opt.problem.profile import Group, Operation
@@ -64,7 +64,7 @@ def _data(call: Call, accelerator: Accelerator) -> dict[str, Any]:
         "count": call.count,
     }
     if call.hides:
-        data["hidden_s"] = roofline_s([call.hides], accelerator)
+        data["hidden_s"] = busy_s([call.hides], accelerator)
     return data
 
 
@@ -133,7 +133,7 @@ def _context_parallel(spec: TransformerSpec, share: Share) -> Iterator[Call]:
     steps = Fraction(share.cp - 1, share.cp)
     passed = (size, 2 * size)
     for phase, each, core in zip(BOTH_PHASES, passed, attention_core(spec, share), strict=True):
-        hides = Work(steps * core.flops, steps * core.moved_bytes)
+        hides = Work(steps * core.flops, steps * core.moved_bytes, core.kind)
         yield Call("all-gather", "cp", phase, each, hides=hides)
 
 

@@ -1,8 +1,8 @@
 """From a model's dimensions and an accelerator to layer types with profiles.
 
 `docs/costs.md` states every formula with its source. Times are a roofline:
-each kernel takes the longer of its FLOPs at the attained peak and its bytes at
-the attained memory bandwidth; kernels of a phase follow one another.
+each kernel takes the longer of its FLOPs and its bytes at what its kind attains in
+training runs; kernels of a phase follow one another, and take no less than their launch.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from nest_opt.models.collectives import layer_collectives
 from nest_opt.models.memory import PLAIN_MEMORY, MemoryRules
 from nest_opt.models.operations import ELEMENT_BYTES, LayerWork, Work, core_kernels, layer_work
 from nest_opt.models.parameters import parameters_per_rank, tied_parameters_per_rank
-from nest_opt.models.roofline import roofline_s
+from nest_opt.models.roofline import busy_s, layer_s
 from nest_opt.models.share import Attention, ContextParallel, Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
 from nest_opt.models.weight import Weight
@@ -46,8 +46,8 @@ class Training:
     dropout, attention, context_parallel, capacity, imbalance, element_bytes, memory
         See `nest_opt.models.share.Share`.
     precision
-        Of matrix products. With fp8 all of them take its peak, the attention
-        core's too, which is optimistic: launchers leave that in 16 bits.
+        Of matrix products. With fp8 they attain the same share of its peak as of that of 16
+        bits, which is optimistic. A fused attention core stays in 16 bits.
     """
 
     sequence_length: int
@@ -178,20 +178,24 @@ def _profile(
     stash, kept = stash_bytes(spec, share, kind), checkpoint_bytes(spec, share, kind)
     peak = work_bytes(spec, share, kind)
     fp32 = training.element_bytes == 4
+    collectives = layer_collectives(spec, share, kind, accelerator)
+    calls = [
+        sum(call["count"] for call in collectives if call["phase"] == phase)
+        for phase in ("forward", "backward")
+    ]
+    times = layer_s(work, accelerator, (calls[0], calls[1]), fp32)
     return {
         "microbatch": microbatch,
         "tp": configuration.tp,
         **({"cp": configuration.cp} if configuration.cp > 1 else {}),
         "ep": configuration.ep,
         "sp": configuration.sp,
-        "forward_s": roofline_s(work.forward, accelerator, fp32),
-        "backward_input_s": roofline_s(work.backward_input, accelerator, fp32),
-        "backward_weight_s": roofline_s(work.backward_weight, accelerator, fp32),
+        **dict(zip(("forward_s", "backward_input_s", "backward_weight_s"), times, strict=True)),
         # A tied head holds a copy of the embedding's weight, on a stage without the embedding.
         "dense_parameters": counts.dense + tied,
         "expert_parameters": counts.expert,
         **({"tied_parameters": tied} if tied else {}),
-        "collectives": layer_collectives(spec, share, kind, accelerator),
+        "collectives": collectives,
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},
             **_selective(spec, accelerator, share, kind, work),
@@ -224,7 +228,7 @@ def _selective(
         "selective": {
             "stash_bytes": ceil(kept),
             "work_bytes": ceil(work_bytes(spec, share, kind)) + max(0, ceil(stash) - ceil(kept)),
-            "repeated_forward_s": roofline_s(forward, accelerator),
+            "repeated_forward_s": busy_s(forward, accelerator),
         }
     }
 

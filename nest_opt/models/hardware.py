@@ -41,6 +41,26 @@ _LIKE_NCCL_BUFFERS = guessed(3 * 688 * 10**6, "as NCCL's on A100 (NVIDIA/nccl is
 _MEMORY_EFFICIENCY = guessed(
     Decimal("0.85"), "between the 0.82 measured on A100 and the 0.91 measured on H100"
 )
+# Constants of training runs, fitted by `benchmarks/fidelity.py --fit`.
+_FIT_A100 = "fitted by benchmarks/fidelity.py --fit to runs on A100 of eight sources"
+_FIT_H100 = "fitted by benchmarks/fidelity.py --fit to runs on H100 of five sources"
+_LAUNCH = Figure(
+    Decimal("70e-6"),
+    "VIA-Research/vTrain@f8dda8473a data/ground_truth_single.csv: of 70, 77 and 84 us the least "
+    "median error over small models on 2 to 8 A100",
+)
+_BATCH = Figure(
+    Decimal("0.01"), "as launch_s, of 10 and 20 ms: the runs take 0.1 to 1 s an iteration"
+)
+_LIKE_A100_LAUNCH = guessed(Decimal("70e-6"), "the host's, as fitted on nodes of A100")
+_CALL = "nest_opt.models.fabrics, low_latency_call_s: fitted to nccl-tests sweeps"
+_FA3 = "FlashAttention-3, arXiv:2407.08608, figure 5"
+
+
+def _like(value: str, basis: str) -> Figure:
+    return guessed(Decimal(value), basis)
+
+
 _WHOLE_NOMINAL = guessed(1, "as on A100 and H100, whose drivers report more than the nominal size")
 
 
@@ -69,6 +89,12 @@ _V100 = Accelerator(
     context_bytes=_LIKE_A100_CONTEXT,
     communicator_bytes=_LIKE_NCCL_BUFFERS,
     matmul_efficiency=guessed(Decimal("0.80"), "between H100's 0.80 and A100's 0.87"),
+    product_share=_like("0.61", "76% of what large products get, as fitted on A100"),
+    attention_flops=guessed(62 * _TERA, "half of the peak, as on H100"),
+    elementwise_share=_like("0.75", "as fitted on A100"),
+    launch_s=_LIKE_A100_LAUNCH,
+    call_s=Figure(Decimal("31e-6"), f"{_CALL} of V100"),
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.907"),
@@ -97,6 +123,15 @@ _A100_80 = Accelerator(
     context_bytes=_CUDA_CONTEXT,
     communicator_bytes=_NCCL_BUFFERS,
     matmul_efficiency=Figure(Decimal("0.869"), f"{_STAS_MEASURED}: 271.2 of 312 TFLOP/s"),
+    product_share=Figure(Decimal("0.66"), _FIT_A100),
+    attention_flops=Figure(
+        156 * _TERA,
+        "FlashAttention-2, arXiv:2307.08691, abstract: 50 to 73% of the peak on A100; the least",
+    ),
+    elementwise_share=Figure(Decimal("0.75"), _FIT_A100),
+    launch_s=_LAUNCH,
+    call_s=Figure(Decimal("53e-6"), f"{_CALL} of A100"),
+    batch_s=_BATCH,
     memory_efficiency=Figure(
         Decimal("0.824"),
         "Azure ND_A100_v4_results.md, BabelStream: 1610 to 1750 of 2039 GB/s, middle",
@@ -142,6 +177,14 @@ _H100 = Accelerator(
     context_bytes=_LIKE_A100_CONTEXT,
     communicator_bytes=_NCCL_BUFFERS,
     matmul_efficiency=Figure(Decimal("0.803"), f"{_STAS_MEASURED}: 794.5 of 989 TFLOP/s"),
+    product_share=Figure(Decimal("0.80"), _FIT_H100),
+    attention_flops=_tera(
+        500, f"{_FA3}: cuDNN, causal, head dimension 128, 484 to 529 TFLOP/s for 2k to 8k tokens"
+    ),
+    elementwise_share=Figure(Decimal("0.15"), _FIT_H100),
+    launch_s=_LIKE_A100_LAUNCH,
+    call_s=Figure(Decimal("27e-6"), f"{_CALL} of H100"),
+    batch_s=_BATCH,
     memory_efficiency=Figure(
         Decimal("0.907"),
         "Azure ND_H100_v5_results.md, BabelStream: 2900 to 3180 of 3350 GB/s, middle",
@@ -199,6 +242,12 @@ _B200 = Accelerator(
     context_bytes=_LIKE_A100_CONTEXT,
     communicator_bytes=_LIKE_NCCL_BUFFERS,
     matmul_efficiency=Figure(Decimal("0.776"), f"{_STAS_MEASURED}: 1745 of 2250 TFLOP/s"),
+    product_share=_like("0.77", "as fitted on H100: what large products get"),
+    attention_flops=guessed(1125 * _TERA, "half of the peak, as on H100"),
+    elementwise_share=_like("0.15", "as fitted on H100"),
+    launch_s=_LIKE_A100_LAUNCH,
+    call_s=Figure(Decimal("31e-6"), f"{_CALL} of B200"),
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.758"), f"{_STAS_NETWORK}: ring all-reduce on 8 GPUs 682 of 900 GB/s"
@@ -251,6 +300,12 @@ _MI300X = Accelerator(
     context_bytes=guessed(1_600_000_000, "as a CUDA context on A100"),
     communicator_bytes=_LIKE_NCCL_BUFFERS,
     matmul_efficiency=Figure(Decimal("0.511"), f"{_STAS_MEASURED}: 668.4 of 1307 TFLOP/s"),
+    product_share=_like("0.51", "as fitted on H100: what large products get"),
+    attention_flops=guessed(400 * _TERA, "60% of what large products get, as on H100"),
+    elementwise_share=_like("0.15", "as fitted on H100"),
+    launch_s=_LIKE_A100_LAUNCH,
+    call_s=guessed(Decimal("53e-6"), "as on A100"),
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.698"), f"{_STAS_NETWORK}: all-reduce on 8 GPUs 312.9 of 448 GB/s"
@@ -279,6 +334,12 @@ _MI250X_GCD = Accelerator(
     context_bytes=guessed(1_600_000_000, "as a CUDA context on A100"),
     communicator_bytes=_LIKE_NCCL_BUFFERS,
     matmul_efficiency=guessed(Decimal("0.511"), "as measured on mi300x"),
+    product_share=_like("0.51", "as on MI300X"),
+    attention_flops=guessed(58 * _TERA, "60% of what large products get on MI300X, as on H100"),
+    elementwise_share=_like("0.15", "as fitted on H100"),
+    launch_s=_LIKE_A100_LAUNCH,
+    call_s=guessed(Decimal("53e-6"), "as on A100"),
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=guessed(Decimal("0.698"), "as measured on mi300x"),
     note="One of the two dies of an MI250X, which is what software schedules.",
@@ -308,6 +369,12 @@ _TPU_V4 = Accelerator(
     context_bytes=Figure(_XLA_RESERVED, "XLA reserves 1.25 GiB (erfanzar/EasyDeL issue 166)"),
     communicator_bytes=guessed(0, "XLA places collective buffers among a program's temporaries"),
     matmul_efficiency=_TPU_MATMUL,
+    product_share=_like("0.65", "76% of what large products get, as fitted on A100"),
+    attention_flops=guessed(137 * _TERA, "half of the peak, as on H100"),
+    elementwise_share=_like("0.75", "as fitted on A100"),
+    launch_s=guessed(Decimal("1e-6"), "next to nothing: XLA compiles a step into one program"),
+    call_s=guessed(Decimal("1e-6"), "next to nothing: XLA compiles a step into one program"),
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=_TPU_LINK,
     note="A 3D torus: one axis has two links, 90 GB/s.",
@@ -318,6 +385,7 @@ _TPU_V5P = replace(
     name="tpuv5p",
     aliases=("tpu-v5p", "v5p"),
     matmul_16bit_flops=_tera(459, _SCALING_BOOK),
+    attention_flops=guessed(229 * _TERA, "half of the peak, as on H100"),
     memory_bytes=_giga(95, _SCALING_BOOK),
     memory_bandwidth_bytes_per_s=_giga(2765, _SCALING_BOOK),
     fast_link_bytes_per_s=_giga(
@@ -333,6 +401,7 @@ _TPU_V5E = replace(
     name="tpuv5e",
     aliases=("tpu-v5e", "v5e"),
     matmul_16bit_flops=_tera(197, _SCALING_BOOK),
+    attention_flops=guessed(98 * _TERA, "half of the peak, as on H100"),
     memory_bytes=_giga(16, _SCALING_BOOK),
     memory_bandwidth_bytes_per_s=_giga(819, _SCALING_BOOK),
     fast_link_bytes_per_s=_giga(
@@ -348,6 +417,7 @@ _TPU_V6E = replace(
     name="tpuv6e",
     aliases=("tpu-v6e", "v6e", "trillium"),
     matmul_16bit_flops=_tera(918, _SCALING_BOOK),
+    attention_flops=guessed(459 * _TERA, "half of the peak, as on H100"),
     memory_bytes=_giga(32, _SCALING_BOOK),
     memory_bandwidth_bytes_per_s=_giga(1638, _SCALING_BOOK),
     fast_link_bytes_per_s=_giga(
@@ -380,6 +450,12 @@ _TRAINIUM2 = Accelerator(
     matmul_efficiency=guessed(
         Decimal("0.75"), "the lower end of what NVIDIA's accelerators attain (0.74 to 0.87)"
     ),
+    product_share=_like("0.57", "76% of what large products get, as fitted on A100"),
+    attention_flops=guessed(330 * _TERA, "half of the peak, as on H100"),
+    elementwise_share=_like("0.75", "as fitted on A100"),
+    launch_s=_LIKE_A100_LAUNCH,
+    call_s=guessed(Decimal("53e-6"), "as on A100"),
+    batch_s=_BATCH,
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=guessed(Decimal("0.80"), "within the 0.70 to 0.91 measured on GPUs"),
     note="A 4x4 torus of four neighbours a chip. AWS's 181 fp32 TFLOP/s are the matrix unit's, "
@@ -405,12 +481,16 @@ ACCELERATORS: tuple[Accelerator, ...] = (
 )
 
 
-def find_accelerator(name: str) -> Accelerator:
+def find_accelerator(name: str | Accelerator) -> Accelerator:
     """Return the accelerator of that name; case and punctuation do not count.
+
+    One with constants of one's own is returned as it is.
 
     Raises
     ------
     InstanceError
         If the catalogue has none; the message proposes the nearest names.
     """
+    if isinstance(name, Accelerator):
+        return name
     return find("accelerator", name, ACCELERATORS)

@@ -152,8 +152,9 @@ def _note(spec: ModelSpec, accelerator: Accelerator, training: Training, most_cp
         f"Derived for {spec.name} ({spec.source}), sequence length {training.sequence_length}, "
         f"{mask}{training.attention} attention, {exchange}dropout "
         f"{'on' if training.dropout else 'off'}, on "
-        f"{accelerator.name} at {float(accelerator.matmul_efficiency.value):.3g} of "
+        f"{accelerator.name} at {float(accelerator.product_share.value):.3g} of "
         f"{float(accelerator.matmul_16bit_flops.value):.4g} FLOP/s and "
-        f"{float(accelerator.memory_efficiency.value):.3g} of "
+        f"{float(accelerator.memory_efficiency.value):.3g} (other kernels "
+        f"{float(accelerator.elementwise_share.value):.3g}) of "
         f"{float(accelerator.memory_bandwidth_bytes_per_s.value):.4g} bytes/s."
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+from typing import Literal
 
 from nest_opt.models.share import Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
@@ -18,6 +19,8 @@ from nest_opt.models.weights import block_weights, final_weights
 from nest_opt.problem.profile import Recompute
 
 ELEMENT_BYTES = 2
+
+Kernel = Literal["product", "attention", "elementwise"]
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,18 @@ class Work:
         Multiply-adds count 2; 0 for what is bound by memory.
     moved_bytes
         Read plus written.
+    kind
+        "product" of matrices, fused "attention", or "elementwise": what each attains differs.
     """
 
     flops: Fraction
     moved_bytes: Fraction
+    kind: Kernel = "product"
+
+    @classmethod
+    def elementwise(cls, moved_bytes: Fraction) -> "Work":
+        """Return a kernel that is bound by memory."""
+        return cls(Fraction(0), moved_bytes, "elementwise")
 
 
 @dataclass(frozen=True)
@@ -68,8 +79,8 @@ def layer_work(spec: ModelSpec, weights: Iterable[Weight], share: Share, kind: s
             forward.extend(forward_core)
             backward.extend(backward_core)
         for forward_bytes, backward_bytes in _memory_bound(spec, share, kind):
-            forward.append(Work(Fraction(0), forward_bytes))
-            backward.append(Work(Fraction(0), backward_bytes))
+            forward.append(Work.elementwise(forward_bytes))
+            backward.append(Work.elementwise(backward_bytes))
     return LayerWork(tuple(forward), tuple(backward), tuple(weight for _, _, weight in products))
 
 
@@ -126,9 +137,9 @@ def _stored_core(spec: TransformerSpec, share: Share) -> tuple[tuple[Work, ...],
     tensors = heads_bytes(spec, share, heads) + keys_bytes(spec, share)
     score = Work(2 * pairs * spec.key_dim, scores + width * tensors)
     value = Work(2 * pairs * spec.value_dim, scores + (1 - width) * tensors)
-    softmax = (Work(Fraction(0), 2 * scores), Work(Fraction(0), 3 * scores))
+    softmax = (Work.elementwise(2 * scores), Work.elementwise(3 * scores))
     # Read, write, and a mask of 1 byte an element.
-    dropout = (Work(Fraction(0), 2 * scores + pairs),) if share.dropout else ()
+    dropout = (Work.elementwise(2 * scores + pairs),) if share.dropout else ()
     return (
         (score, softmax[0], *dropout, value),
         (value, value, *dropout, softmax[1], score, score),
@@ -150,7 +161,10 @@ def attention_core(spec: TransformerSpec, share: Share) -> tuple[Work, Work]:
     steps = share.cp if share.context_parallel == "ring" else 1
     queries = steps * heads_bytes(spec, share, heads)
     moved = queries + share.cp * keys_bytes(spec, share)
-    return Work(score + value, moved), Work(3 * score + 2 * value, 2 * moved)
+    return (
+        Work(score + value, moved, "attention"),
+        Work(3 * score + 2 * value, 2 * moved, "attention"),
+    )
 
 
 def heads_bytes(spec: TransformerSpec, share: Share, heads: Fraction) -> Fraction:

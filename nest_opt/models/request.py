@@ -50,7 +50,7 @@ class Request:
     cluster, devices
         A kind of cluster of the catalogue, and how many devices of it.
     accelerator
-        An accelerator of the catalogue in place of the cluster's own.
+        In place of the cluster's own: one of the catalogue, or one with constants of one's own.
     global_batch
         G in sequences.
     sequence_length
@@ -91,7 +91,7 @@ class Request:
     model: str | ModelSpec
     cluster: str
     devices: int
-    accelerator: str | None = None
+    accelerator: str | Accelerator | None = None
     global_batch: int
     sequence_length: int | None = None
     bytes_per_parameter: int = 18

@@ -127,6 +127,7 @@ def _request(run: RunConfiguration, spec: ModelSpec) -> Request:
         expert_imbalance=run.expert_imbalance,
         achievable=run.achievable,
         algorithms=run.algorithms,
+        collectives=run.collectives,
         dropout=run.dropout,
         precision=run.precision,
         configurations=(configuration(run),),

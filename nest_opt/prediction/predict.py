@@ -16,6 +16,7 @@ from nest_opt.plan.evaluate import evaluate as evaluate_placement
 from nest_opt.plan.plan import Plan, plan_from_placement
 from nest_opt.prediction.build import BuiltRun, build_run, recompute_mode
 from nest_opt.prediction.run import RunConfiguration
+from nest_opt.prediction.step import step_ps
 from nest_opt.simulate.plan import MOST_OPERATIONS, simulate_plan
 from nest_opt.simulate.simulator import Hops, Simulation
 
@@ -127,8 +128,30 @@ class Prediction:
 
     @property
     def iteration_ps(self) -> int:
-        """Iteration time in picoseconds: simulated, or by the closed form without a simulation."""
-        return self.simulation.iteration_ps if self.simulation else self.formula_ps
+        """Iteration time in picoseconds: the schedule and the optimizer step after it."""
+        return self.schedule_ps + self.step_ps
+
+    @property
+    def schedule_ps(self) -> int:
+        """Time of the schedule in picoseconds: simulated, or by the closed form without."""
+        found = self.simulation.iteration_ps if self.simulation else self.formula_ps
+        return found - self.hidden_sync_ps
+
+    @property
+    def hidden_sync_ps(self) -> int:
+        """What of the exposed synchronisation the stages' own last backward passes hide."""
+        if not self.run.overlap_gradients:
+            return 0
+        stages = self.evaluation.stages
+        left = max(
+            max(0, stage.exposed_sync_ps - stage.time_terms_ps["backward"]) for stage in stages
+        )
+        return max(stage.exposed_sync_ps for stage in stages) - left
+
+    @cached_property
+    def step_ps(self) -> int:
+        """Time of the optimizer step: see `nest_opt.prediction.step`."""
+        return step_ps(self.built, self.evaluation)
 
     @property
     def iteration_s(self) -> float:
@@ -176,7 +199,7 @@ class Prediction:
     @property
     def bubble_share(self) -> float:
         """Share of the iteration in which the busiest stage waits before synchronisation."""
-        idle = self.iteration_ps - self.exposed_sync_ps - self.busy_ps
+        idle = self.schedule_ps - self.exposed_sync_ps - self.busy_ps
         return idle / self.iteration_ps
 
     @cached_property

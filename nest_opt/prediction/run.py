@@ -6,11 +6,11 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from nest_opt.errors import InstanceError
-from nest_opt.models.accelerator import PRECISIONS, Precision
+from nest_opt.models.accelerator import PRECISIONS, Accelerator, Precision
 from nest_opt.models.share import Attention, ContextParallel
 from nest_opt.models.spec import LinearSpec, ModelSpec
 from nest_opt.problem.base import MAX_COUNT, MAX_DEGREE
-from nest_opt.problem.cluster import Algorithm
+from nest_opt.problem.hierarchical import Algorithm, CollectiveModel
 from nest_opt.problem.profile import RECOMPUTE_MODES, Recompute
 from nest_opt.problem.schedule import SCHEDULES, ScheduleName
 
@@ -56,6 +56,9 @@ class RunConfiguration:
     order
         Rank order: `dp-inner` is tp, cp, ep, dp, pp from fastest to slowest,
         Megatron-LM's and torchtitan's; `pp-inner` has pp before dp.
+    overlap_gradients
+        Whether gradients are synchronised while the last backward pass goes on
+        (Megatron-LM's --overlap-grad-reduce, PyTorch's DDP).
     runtime
         Whose memory rules hold (`nest_opt.models.memory`): `megatron`,
         `deepspeed` or `torchtitan`. None: none in particular.
@@ -63,7 +66,8 @@ class RunConfiguration:
         Whether the loss is compiled, so that no 32-bit logits are kept.
     bytes_per_parameter
         As in `Request`; None: the runtime's, or 18.
-    attention, context_parallel, capacity_factor, expert_imbalance, achievable, algorithms
+    attention, context_parallel, capacity_factor, expert_imbalance, achievable, algorithms,
+    collectives
         As in `Request`.
     dropout
         Whether attention and MLP outputs pass dropout; None: as the model's
@@ -73,7 +77,7 @@ class RunConfiguration:
     model: str | ModelSpec
     cluster: str
     devices: int
-    accelerator: str | None = None
+    accelerator: str | Accelerator | None = None
     global_batch: int
     sequence_length: int | None = None
     microbatch: int = 1
@@ -91,6 +95,7 @@ class RunConfiguration:
     precision: Precision = "bf16"
     stage_layers: tuple[int, ...] | None = None
     order: RunOrder = "dp-inner"
+    overlap_gradients: bool = False
     runtime: str | None = None
     fused_loss: bool = False
     bytes_per_parameter: int | None = None
@@ -101,6 +106,7 @@ class RunConfiguration:
     expert_imbalance: Fraction = Fraction(1)
     achievable: bool = True
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")
+    collectives: CollectiveModel | None = None
 
 
 @dataclass(frozen=True)
