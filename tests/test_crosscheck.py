@@ -109,6 +109,7 @@ def careless_misses(objective: str) -> tuple[int, int]:
     return problems, misses
 
 
+@of_all_seeds
 @pytest.mark.parametrize(("objective", "least"), [("nest", 3), ("fill-drain", 10)])
 def test_one_bottleneck_optimal_plan_is_not_enough(objective: str, least: int) -> None:
     """A search that keeps one bottleneck-optimal plan a cell fails on some of these seeds."""

@@ -77,7 +77,7 @@ def test_every_fixed_placement_is_judged_and_valued_alike() -> None:
     """
     problems = count = illegal = 0
     seen: Counter[tuple[str, str]] = Counter()
-    for seed in thinned(FIXED_SEEDS):
+    for seed in FIXED_SEEDS:
         problem = scheduled_problem(seed)
         cells = small_cells(exact_coefficients(problem) or [], MOST_FIXED)
         if not cells:
@@ -86,12 +86,10 @@ def test_every_fixed_placement_is_judged_and_valued_alike() -> None:
         assert found.difference is None, f"seed {seed}"
         problems, count, illegal = problems + 1, count + found.placements, illegal + found.illegal
         seen.update({(k.cell.schedule.name, k.objective) for k in cells})
-    assert problems >= enough(60)
+    assert problems >= 60
     assert 0.2 < illegal / count < 0.8
     others = [name for name in SCHEDULES if name != "1f1b"]
-    assert all(seen[name, objective] >= enough(3) for name in others for objective in OBJECTIVES), (
-        seen
-    )
+    assert all(seen[name, objective] >= 3 for name in others for objective in OBJECTIVES), seen
 
 
 # On stages of two chunks each: by hand, so that each is kept by some plans and broken by others.

@@ -67,7 +67,7 @@ def test_program_equals_dynamic_program() -> None:
 def test_every_fixed_placement_is_judged_and_valued_alike() -> None:
     """Each choice of modes, fixed, is feasible as the checker says, of the evaluator's value."""
     count = illegal = 0
-    for seed in thinned(OFFERING_SEEDS):
+    for seed in OFFERING_SEEDS:
         problem = build(Problem, whole_number_data(seed), f"seed {seed}")
         found = exact_coefficients(problem) or []
         cells = [k for k in found if any(o.mode == "selective" for o in k.options[0])]
@@ -75,7 +75,7 @@ def test_every_fixed_placement_is_judged_and_valued_alike() -> None:
             fixed = compare_fixed(problem, cells)
             assert fixed.difference is None, f"seed {seed}"
             count, illegal = count + fixed.placements, illegal + fixed.illegal
-    assert count >= enough(201)
+    assert count >= 201
     assert 0.2 < illegal / count < 0.8
 
 
