@@ -34,7 +34,7 @@ def solve_all(table: Table) -> dict[str, Any]:
     records = {}
     for name, path in instance_paths().items():
         start = time.perf_counter()
-        result = solve(read_problem(path))
+        result = solve(read_problem(path), rank_by="levels")
         seconds = time.perf_counter() - start
         records[name] = record(result)
         value = "" if result.evaluation is None else f"{to_s(result.evaluation.value_ps):.6f}"

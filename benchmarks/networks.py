@@ -7,6 +7,7 @@ Each network is a process of its own. Seconds are CPU seconds of each step;
 peak memory is the operating system's account of the process after it.
 """
 
+import argparse
 import resource
 import subprocess
 import sys
@@ -83,8 +84,13 @@ def measure(name: str) -> None:
         before = now
 
 
-def main(names: list[str]) -> int:
+def main() -> int:
     """Measure every network named, or all, each in a process of its own."""
+    parser = argparse.ArgumentParser(description="Measure what large networks cost.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
+    names = parser.parse_args().names
+    if unknown := [name for name in names if name not in NETWORKS]:
+        parser.error(f"no network {unknown[0]}: choose from {', '.join(NETWORKS)}")
     if len(names) == 1:
         measure(names[0])
         return 0
@@ -95,4 +101,4 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

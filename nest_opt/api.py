@@ -21,11 +21,14 @@ from nest_opt.verbs.graph.verify import verify_graph
 from nest_opt.verbs.pipeline.bound import bound_pipeline
 from nest_opt.verbs.pipeline.exact import exact_pipeline
 from nest_opt.verbs.pipeline.family import outside_family
+from nest_opt.verbs.pipeline.on_links import RankBy, ranks_by, solve_on_links
 from nest_opt.verbs.pipeline.result import (
     ExactResult,
     Family,
+    LinkRanking,
     RankedPlan,
     SolveResult,
+    TimedPlan,
     VerifyResult,
 )
 from nest_opt.verbs.pipeline.solve import MAX_TOP, solve_pipeline
@@ -47,9 +50,12 @@ __all__ = [
     "GraphExactResult",
     "GraphSolveResult",
     "GraphVerifyResult",
+    "LinkRanking",
     "Progress",
+    "RankBy",
     "RankedPlan",
     "SolveResult",
+    "TimedPlan",
     "VerifyResult",
     "Voucher",
     "bound",
@@ -60,8 +66,10 @@ __all__ = [
     "exact_graph",
     "exact_pipeline",
     "outside_family",
+    "ranks_by",
     "solve",
     "solve_graph",
+    "solve_on_links",
     "solve_pipeline",
     "verify",
     "verify_graph",
@@ -70,19 +78,28 @@ __all__ = [
 
 
 def solve(
-    problem: Problem, progress: Progress | None = None, *, top: int = 1
+    problem: Problem,
+    progress: Progress | None = None,
+    *,
+    top: int = 1,
+    rank_by: RankBy | None = None,
 ) -> SolveResult | GraphSolveResult:
     """Find the best plan, or the best plans, by a dynamic program.
 
     Parameters and errors are those of `solve_pipeline`, or for a placement
-    graph, which has no `top`, those of `solve_graph`.
+    graph, which has no `top`, those of `solve_graph`. With `rank_by` links,
+    the default on a network that is a graph, the plan is the best on its links of
+    those that `solve_on_links` times there.
     """
+    rank_by = ranks_by(problem, rank_by)
     if problem.is_placement_graph:
         if top != 1:
             raise InstanceError(
                 f"top: found {top} for a placement graph, whose search finds 1 split: leave it out"
             )
         return solve_graph(problem, progress)
+    if rank_by == "links":
+        return solve_on_links(problem, progress, top=top)
     return solve_pipeline(problem, progress, top=top)
 
 

@@ -185,10 +185,11 @@ def test_interruption_before_any_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SearchProgress, "__call__", stop)
     assert run("exact", HOPS).stdout.startswith("interrupted: no plan yet")
     monkeypatch.setattr("nest_opt.problem.files.read_problem", stop)
-    result = run("exact", HOPS, "--json")
+    result = run("exact", HOPS, "--family", "free", "--json")
     assert result.exit_code == 1
     data = json.loads(result.stdout)
     assert (data["status"], data["bound_vouched_by"]) == ("interrupted", None)
+    assert data["family"] == "free"
 
 
 def test_interruption_between_the_searches(monkeypatch: pytest.MonkeyPatch) -> None:

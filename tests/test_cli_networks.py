@@ -253,6 +253,14 @@ def test_a_fabric_without_figures_for_all_levels_is_refused(tmp_path: Path) -> N
     assert [level.size for level in changed.levels] == [8, 2]
 
 
+def test_one_node_may_be_said_to_be_one(tmp_path: Path) -> None:
+    """--ranks 8,1 is --ranks 8."""
+    rows = [(2**power, 2**power / 3e5) for power in range(24, 30)]
+    path = file(tmp_path, output(rows, hosts=(8,)), "run.txt")
+    run_of = ("import", "nccl-tests", path, "--accelerator", "h100", "--ranks")
+    assert run_json(*run_of, "8,1") == run_json(*run_of, "8")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -51,6 +51,10 @@ def test_solve_and_verify_say_what_a_plan_takes_on_its_network(tmp_path: Path) -
     assert "level-0: 4 devices, 45 GB/s, 2 us" in told
     assert "per batch with its own transfers on the links" in told
     assert told.count("on network") == run("verify", str(plan)).output.count("on network") == 1
+    # What is proved is about levels, and says so.
+    about = "those of the graph's levels"
+    assert about in run("bound", str(problem)).output
+    assert about in run("verify", str(plan)).output
     solved, verified = run_json("solve", str(problem)), run_json("verify", str(plan))
     for data in (solved, verified):
         assert data["network"]["type"] == "graph"

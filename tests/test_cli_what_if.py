@@ -10,8 +10,8 @@ from cli_running import run, run_json, write
 from samples import problem_data
 
 from nest_opt import api
-from nest_opt.cli.progress import SearchProgress
 from nest_opt.cli.units import bytes_text, change_text, seconds_text
+from nest_opt.dp.search import _Incumbents
 
 OPTIONS = ("--model", "bert-large", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 64)
 
@@ -158,17 +158,18 @@ def test_malformed_questions_are_refused(text: str, message: str) -> None:
 
 def test_no_questions_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that Ctrl-C ended is not followed by others, and one of those is the last."""
+    true, add = api.solve_pipeline, _Incumbents.add
 
-    def interrupt(_: SearchProgress, done: int, total: int, best_ps: int | None) -> None:
-        if best_ps is not None:
-            raise KeyboardInterrupt
-
-    true = api.solve_pipeline
+    # However few cells a search solves, it is ended by its first plan.
+    def interrupt(*arguments: Any) -> None:
+        add(*arguments)
+        raise KeyboardInterrupt
 
     def second_is_interrupted(*arguments: Any) -> api.SolveResult:
-        monkeypatch.setattr(SearchProgress, "__call__", interrupt)
+        first = true(*arguments[:1])
+        monkeypatch.setattr(_Incumbents, "add", interrupt)
         monkeypatch.setattr(api, "solve_pipeline", true)
-        return true(*arguments[:1])
+        return first
 
     monkeypatch.setattr(api, "solve_pipeline", second_is_interrupted)
     asked = questions("pp=2,3,4", "pp=4")

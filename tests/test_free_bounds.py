@@ -139,8 +139,8 @@ def test_no_changed_device_map_of_a_large_plan_is_below_the_bound() -> None:
     assert len(found) > 5
 
 
-def test_a_free_plan_better_than_every_aligned_one_is_at_the_bound() -> None:
-    """BERT on 1,024 devices: with first and last stages in one node the bound is reached."""
+def test_a_free_plan_is_at_the_bound_and_the_same_stages_in_order_are_above() -> None:
+    """BERT in 16 stages: the bound is reached with first and last stages in one node."""
     costs = Costs(read_problem(PAPER / "bert-large-paper-h100-spineleaf-1024.json"))
     source, k = FreeSource(costs), Configuration(1, 1, 1, False)
     group = Group(0, 1024, 16, 64, 2, k, 32)
@@ -153,7 +153,10 @@ def test_a_free_plan_better_than_every_aligned_one_is_at_the_bound() -> None:
     ends = (1, 2, 4, 6, 8, 10, 12, 14, 15, 16, 18, 20, 22, 24, 25, 26)
     placement = Placement(2, (k,) * 16, 64, "listed", 0, ends, ("none",) * 16, ListedMap(devices))
     assert check(costs, placement) == []
-    assert evaluate(costs, placement).value_ps == bound == 49_849_153_294
+    assert evaluate(costs, placement).value_ps == bound == 191_493_349_347
+    aligned = replace(placement, order="pp-inner", pitch=16, devices=None)
+    assert check(costs, aligned) == []
+    assert evaluate(costs, aligned).value_ps > bound
 
 
 def test_the_aligned_optimum_is_best_of_all_where_the_bound_says_so() -> None:

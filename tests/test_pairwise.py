@@ -29,7 +29,7 @@ from nest_opt.network.pairs import LevelPairs, PairNetwork
 from nest_opt.network.planned import PlannedPairs, network_of_graph
 from nest_opt.network.ring import ring_passes
 from nest_opt.network.topologies import tree
-from nest_opt.placing import improve_placement, place_on_graph
+from nest_opt.placing import SHORT, improve_placement, place_on_graph
 from nest_opt.placing.value import Valued
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, evaluate
@@ -329,6 +329,50 @@ def test_exact_on_the_graph_of_a_problem() -> None:
     verified = verify(found.plan)
     assert not verified.violations
     assert verified.claim_ps is None
+
+
+def graph_problem() -> Problem:
+    """Return a problem on a graph of two racks, all devices of one joined."""
+    problem = sample(layers=3, sizes=(5,), global_batch=2, search={"pp": [2], "tp": [1]})
+    network = network_of_graph(racks(3, 2))
+    return problem.model_copy(
+        update={"cluster": problem.cluster.model_copy(update={"network": network})}
+    )
+
+
+def test_a_time_limit_ends_the_search_on_a_graph_too() -> None:
+    """Out of time, few changes are valued, the programs still have their turn, and say a bound."""
+    told: list[tuple[int, int]] = []
+    found = exact_pipeline(
+        graph_problem(),
+        family="free",
+        by_pairs=True,
+        time_limit_s=0.0,
+        progress=lambda done, total, _: told.append((done, total)),
+    )
+    assert found.plan is not None
+    assert found.status in ("feasible", "optimal")
+    # The local search of all starts values some 25,000 changes where nothing ends it.
+    assert any(total == SHORT for _, total in told)
+    assert len(told) < 2_000
+
+
+def test_an_interrupted_search_on_a_graph_has_values_of_pairs() -> None:
+    """Ctrl-C in the local search: its plan, valued by pairs, with no claim and no bound."""
+    problem = graph_problem()
+
+    def interrupt(done: int, total: int, _: int | None) -> None:
+        if total == SHORT and done > 20:
+            raise KeyboardInterrupt
+
+    found = exact_pipeline(problem, family="free", by_pairs=True, progress=interrupt)
+    assert (found.status, found.bound_ps) == ("interrupted", 0)
+    assert found.plan is not None
+    assert found.evaluation is not None
+    assert found.plan.objective is None
+    pairs = PairLevels.of(PlannedPairs(problem.cluster, problem.cluster.network))
+    costs = pairwise_costs(problem, pairs)
+    assert evaluate(costs, found.plan.placement()).value_ps == found.evaluation.value_ps
 
 
 # What is refused

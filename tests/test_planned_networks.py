@@ -10,9 +10,10 @@ from samples import layer_type, problem_data
 from nest_opt import Problem, solve
 from nest_opt.cost.build import build_cost_table
 from nest_opt.errors import InstanceError
-from nest_opt.network import device_names, planned_levels
+from nest_opt.network import device_names, distances, planned_levels
 from nest_opt.network.planned import device_vertices, link_graph, network_of_graph
 from nest_opt.network.topologies import tree
+from nest_opt.problem import networks
 from nest_opt.problem.files import to_json_data
 from nest_opt.problem.hierarchical import HierarchicalSpec
 from nest_opt.problem.validation import build
@@ -111,7 +112,7 @@ def test_plans_are_found_and_written_on_every_kind() -> None:
     """A plan on each kind keeps the network of its problem, which reads back to the same."""
     for network in (TORUS, DRAGONFLY, RAILS, GRAPH):
         found = solve(on(network))
-        assert found.status == "optimal"
+        assert found.status == "best-on-links"
         assert found.plan is not None
         data = to_json_data(found.plan)
         assert data["problem"]["cluster"]["network"]["type"] == network["type"]
@@ -189,7 +190,34 @@ def test_constraints_name_levels_that_the_file_shows() -> None:
     def inside(network: Any, level: str) -> Problem:
         return on(network, constraints=[{"type": "tp-inside-node", "level": level}])
 
-    assert solve(inside(TORUS, "2x2")).status == "optimal"
+    assert solve(inside(TORUS, "2x2"), rank_by="levels").status == "optimal"
     with pytest.raises(InstanceError, match="give cluster"):
         inside(GRAPH, "level-0")
-    assert solve(inside({**GRAPH, "level_sizes": [4]}, "level-0")).status == "optimal"
+    assert solve(inside({**GRAPH, "level_sizes": [4]}, "level-0")).plan is not None
+
+
+AXIS = {"size": 2**17, **LINK}
+ENDS = {"source": "0-0", "target": "0-0"}
+
+
+@pytest.mark.parametrize(
+    ("network", "wrong"),
+    [
+        ({"type": "torus", "axes": [AXIS]}, r"network\.devices: found 131,072, at most 4,096"),
+        ({**RAILS, "rails": 0}, r"network\.rails: found 0, at least 1"),
+        ({**RAILS, "levels": []}, r"network\.levels: found"),
+        ({**RAILS, "rails": 3}, r"network\.rails: found 3, 2 to 2"),
+        ({**TORUS, "missing_links": [ENDS]}, r"missing_links\[0\]\.target: found '0-0'"),
+        ({**TORUS, "changed_links": [{**ENDS, **LINK}]}, r"changed_links\[0\]\.target: found"),
+        ({**GRAPH, "links": [{**ENDS, **LINK}]}, r"network\.links\[0\]\.target: found '0-0'"),
+    ],
+)
+def test_what_no_network_can_be_is_refused_where_it_stands(network: Any, wrong: str) -> None:
+    """Too many devices to compare, links to themselves, fields called as their network is."""
+    with pytest.raises(InstanceError, match=wrong):
+        on(network)
+
+
+def test_sites_that_a_file_may_have_are_those_that_are_compared() -> None:
+    """The limit of the format is that of the table of pairs."""
+    assert networks.MAX_SITES == distances.MAX_SITES

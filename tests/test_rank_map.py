@@ -12,10 +12,12 @@ import jsonschema
 import pytest
 from cli_running import run, run_json
 from samples import problem_data, sample
+from test_planned_networks import DRAGONFLY, RAILS, on
 
 import nest_opt
 from nest_opt.cli.export_ranks_command import SHOWN_RANKS
 from nest_opt.errors import InstanceError, PlanError
+from nest_opt.network import device_names
 from nest_opt.plan.evaluate import block_groups, sync_group
 from nest_opt.plan.hosts import parse_hosts
 from nest_opt.plan.plan import Plan, PlanStage
@@ -204,6 +206,25 @@ def test_files_say_the_same_as_the_map() -> None:
         "rank 0=a slot=2\nrank 1=a slot=0\nrank 2=b slot=3\nrank 3=b slot=0\n"
     )
     assert RANK_FILES["visible-devices"](found) == "a 2,0\nb 3,0\n"
+
+
+@pytest.mark.parametrize("kind", ["rails", "dragonfly"])
+def test_hosts_of_a_shape_are_counted_by_its_own_devices(kind: str) -> None:
+    """An order for the planner moves no device to another host: plan device 0 is the last one."""
+    network = {"rails": RAILS, "dragonfly": DRAGONFLY}[kind]
+    names = device_names(on(network).cluster)
+    plan = two_by_two(devices=[[0, 1], [2, 3]])
+    halves = [tuple(f"layer-{number}" for number in range(at, at + 3)) for at in (0, 3)]
+    stages = [
+        stage.model_copy(update={"layers": layers})
+        for stage, layers in zip(plan.stages, halves, strict=True)
+    ]
+    problem = on({**network, "order": names[::-1]})
+    plan = plan.model_copy(update={"problem": problem, "stages": tuple(stages)})
+    found = rank_map(plan, "tp-cp-ep-pp-dp")
+    assert [rank.device_name for rank in found.ranks] == [names[place] for place in (7, 5, 6, 4)]
+    assert [rank.host for rank in found.ranks] == ["host-3", "host-2", "host-3", "host-2"]
+    assert [rank.local_device for rank in found.ranks] == [1, 1, 0, 0]
 
 
 def test_a_hostfile_needs_the_ranks_of_a_host_to_follow_each_other() -> None:

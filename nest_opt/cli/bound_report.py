@@ -20,6 +20,7 @@ from nest_opt.cli.units import (
 )
 from nest_opt.plan.evaluate import evaluated_objective
 from nest_opt.problem import Problem
+from nest_opt.problem.networks import GraphKind
 
 FAMILIES = {
     "aligned": "stages and replicas at equal steps on the devices",
@@ -33,6 +34,11 @@ _VOUCHERS = {
     "LP dual": "LP duals, evaluated in exact fractions",
     "solver": "the solver, HiGHS",
 }
+# What bounds of a network that is a graph are about.
+LEVELS_ALONE = (
+    "those of the graph's levels, which count the worst pair of a group: on its links plans may "
+    "take less, or more where transfers meet"
+)
 # What each proof of a certificate shows of the groups that it settles.
 PROOFS = {
     "sum": "the least times of all layers and hops add up to too much",
@@ -61,6 +67,8 @@ def bound_report(
     if result.gap is not None:
         rows["gap"] = gap_text(result.gap)
     rows["family"] = f"{result.family}: {FAMILIES[result.family]}"
+    if isinstance(problem.cluster.network, GraphKind):
+        rows["costs"] = LEVELS_ALONE
     rows["proof by"] = voucher_text(result.voucher, result.exact_units, result.complete)
     yield facts(rows)
     if result.proofs:

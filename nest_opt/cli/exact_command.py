@@ -105,7 +105,7 @@ def exact_command(
     if as_json:
         from nest_opt.cli.json_output import print_json
 
-        print_json(_json(result, derived))
+        print_json(_json(result, derived, family))
     elif result is None:
         click.echo("interrupted: no plan yet")
     else:
@@ -153,7 +153,9 @@ def _search(
 
 
 def _json(
-    result: "ExactResult | GraphExactResult | None", derived: "DerivedProblem | None"
+    result: "ExactResult | GraphExactResult | None",
+    derived: "DerivedProblem | None",
+    family: str,
 ) -> Mapping[str, Any]:
     from nest_opt.api import GraphExactResult
     from nest_opt.cli.json_derived import derived_json
@@ -162,7 +164,7 @@ def _json(
     from nest_opt.cli.json_output import interrupted_json
 
     if result is None:
-        return {**interrupted_json(), "bound_vouched_by": None}
+        return {**interrupted_json(), "family": family, "bound_vouched_by": None}
     if isinstance(result, GraphExactResult):
         return graph_exact_json(result)
     data = exact_json(result)

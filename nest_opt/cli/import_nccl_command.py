@@ -117,6 +117,9 @@ def import_nccl_command(
         check_output(output, paths[0])
     start = build_fabric(accelerator, network, peak)
     problem = None if into is None else read_problem(into)
+    # One node is a run over one level, whichever way it is said.
+    if ranks and ranks[1:] == (1,):
+        ranks = ranks[:1]
     spread = None if ranks is None else Spread(ranks)
     rows = _rows(paths, operation, spread, least, start)
     found = calibrate(start, rows, FITS[fit])

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nest_opt.cli.bound_report import voucher_text
+from nest_opt.cli.bound_report import LEVELS_ALONE, voucher_text
 from nest_opt.cli.console import printable
 from nest_opt.cli.json_output import Object, time_json
 from nest_opt.cli.plan_bounds import PlanBound
@@ -16,9 +16,9 @@ from nest_opt.plan.gap import Valued, relative_gap
 
 
 def plan_bounds_report(
-    evaluation: Valued | None, bounds: Sequence[PlanBound] | None
+    evaluation: Valued | None, bounds: Sequence[PlanBound] | None, on_graph: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield the bounds of a plan; None for one that is not legal."""
+    """Yield the bounds of a plan, `on_graph` where its network is one; None if it is not legal."""
     if bounds is None or evaluation is None:
         yield Text()
         yield facts({"bounds": "not searched: the plan is not legal, so it has no gap"})
@@ -35,6 +35,8 @@ def plan_bounds_report(
         table.add_row(bound.family, *_cells(evaluation.value_ps, bound))
     yield Text()
     yield table
+    if on_graph:
+        yield facts({"costs": LEVELS_ALONE})
 
 
 def _cells(value_ps: int, bound: PlanBound) -> tuple[str, str, str]:

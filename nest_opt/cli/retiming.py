@@ -2,9 +2,10 @@
 
 from fractions import Fraction
 
+from nest_opt.api import LinkRanking
 from nest_opt.cli.console import printable
 from nest_opt.cli.json_output import Object, time_json
-from nest_opt.cli.units import bytes_text, change_text, seconds_text, time_text
+from nest_opt.cli.units import bytes_text, change_text, count_text, seconds_text, time_text
 from nest_opt.cost.units import to_ps
 from nest_opt.network import planned_levels
 from nest_opt.plan.evaluate import Evaluation
@@ -37,10 +38,43 @@ def retiming_facts(plan: Plan, evaluation: Evaluation) -> dict[str, str]:
     return rows
 
 
+def link_ranking_facts(links: LinkRanking) -> dict[str, str]:
+    """Return a row on how many plans were timed on the links, and what that gained."""
+    best, first = links.plans[0], links.first
+    searches = ", ".join(f"{count} for {name}" for name, count in links.searched.items())
+    told = (
+        f"{count_text(len(links.plans), 'plan')} timed on the links, of the best by levels "
+        f"({searches})"
+    )
+    if best is first:
+        return {"ranked": f"{told}: the best by levels is the best there"}
+    return {
+        "ranked": f"{told}: the best by levels takes {seconds_text(first.links_ps)} there "
+        f"({seconds_text(first.evaluation.value_ps)} by levels), this one "
+        f"{change_text(-links.gain)}, found by levels for {best.found_by}"
+    }
+
+
+def _ranking_json(links: LinkRanking) -> Object:
+    best, first = links.plans[0], links.first
+    return {
+        "timed": len(links.plans),
+        "searched": dict(links.searched),
+        "found_by": best.found_by,
+        **time_json("value", best.links_ps),
+        "best_by_levels": {
+            **time_json("value", first.links_ps),
+            **time_json("planned", first.evaluation.value_ps),
+        },
+        "gain": links.gain,
+    }
+
+
 def _level_texts(cluster: Cluster) -> list[str]:
-    devices, texts = 1, []
+    devices, texts, most = 1, list[str](), cluster.network.device_count
     for level in planned_levels(cluster).levels:
-        devices *= level.size
+        # Groups of the last levels may be more than there are devices for.
+        devices = min(devices * level.size, most)
         rate, wait = int(level.bandwidth_bytes_per_s), to_ps(Fraction(level.latency_s))
         texts.append(
             f"{printable(level.name)}: {devices:,} devices, {bytes_text(rate)}/s, {time_text(wait)}"
@@ -60,8 +94,10 @@ def _compared(planned_ps: int, value_ps: int) -> str:
     return f"{change} against {seconds_text(planned_ps)} by levels"
 
 
-def retiming_json(plan: Plan | None, evaluation: Evaluation | None) -> Object:
-    """Return the fields `network` and `on_network`; none of plain levels, or without a plan."""
+def retiming_json(
+    plan: Plan | None, evaluation: Evaluation | None, links: LinkRanking | None = None
+) -> Object:
+    """Return `network`, `on_network` and `link_ranking`, those that there are."""
     if plan is None or evaluation is None:
         return {}
     found = retime_plan(plan, evaluation)
@@ -75,6 +111,8 @@ def retiming_json(plan: Plan | None, evaluation: Evaluation | None) -> Object:
         }
     if found is not None:
         data["on_network"] = _json(found)
+    if links is not None:
+        data["link_ranking"] = _ranking_json(links)
     return data
 
 

@@ -19,7 +19,7 @@ DEFAULT_POINTS = 100
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from nest_opt.api import GraphSolveResult, SolveResult
+    from nest_opt.api import GraphSolveResult, RankBy, SolveResult
     from nest_opt.cli.solve_run import Solved
 
 
@@ -78,6 +78,12 @@ class Outputs:
     help="Also list the N best plans, one for each choice of degrees and device map.",
 )
 @click.option(
+    "--rank-by",
+    type=click.Choice(["levels", "links"]),
+    help="Return the plan that is best by levels, or of some timed on the network's links the "
+    "best there: links on a graph unless given.",
+)
+@click.option(
     "--front",
     is_flag=True,
     help="Also list the least batch time for each limit on memory per device.",
@@ -106,6 +112,7 @@ def solve_command(
     runtime: str | None,
     what_ifs: tuple[str, ...],
     top: int | None,
+    rank_by: "RankBy | None",
     front: bool,
     front_points: int | None,
     certificate: Path | None,
@@ -121,9 +128,16 @@ def solve_command(
 
     check_source(problem_path, asked)
     points = _points(asked, top, front, front_points)
+    if rank_by == "links" and (front or asked.smallest):
+        raise click.UsageError(
+            f"--rank-by: found links beside {'--front' if front else '--smallest'}, whose searches "
+            "rank by levels: leave one out"
+        )
     outputs = Outputs(output, certificate)
     try:
-        solved = _solve(problem_path, asked, outputs, fixes, runtime, what_ifs, top, points)
+        solved = _solve(
+            problem_path, asked, outputs, fixes, runtime, what_ifs, top, points, rank_by
+        )
     except KeyboardInterrupt:
         # Before the search began there is nothing to show.
         solved = None
@@ -170,6 +184,7 @@ def _solve(
     what_ifs: tuple[str, ...],
     top: int | None,
     points: int | None,
+    rank_by: "RankBy | None",
 ) -> "Solved | GraphSolveResult":
     from nest_opt.api import GraphSolveResult
     from nest_opt.cli.certificate_output import written
@@ -181,7 +196,8 @@ def _solve(
     from nest_opt.problem.files import to_json_text
 
     fixed = parse_fixes(fixes)
-    wanted = Wanted(parse_questions(what_ifs), top, points, outputs.certificate is not None)
+    certify = outputs.certificate is not None
+    wanted = Wanted(parse_questions(what_ifs), top, points, certify, rank_by)
     if asked.smallest:
         check_pitch(fixed)
     outputs.check(problem_path or asked.model_path)
@@ -231,7 +247,7 @@ def _json(
     if isinstance(solved, GraphSolveResult):
         return graph_solve_json(solved, explain)
     result, derived = solved.result, solved.derived
-    data = solve_json(result) | retiming_json(result.plan, result.evaluation)
+    data = solve_json(result) | retiming_json(result.plan, result.evaluation, result.links)
     if explain:
         data["explanation"] = result.plan and explanation_json(result.plan, result.evaluation)
     if top is not None:
@@ -239,7 +255,7 @@ def _json(
     if solved.front:
         data.update(front_json(solved.front))
     if solved.answers:
-        data["what_if"] = what_if_json(result, solved.answers)
+        data["what_if"] = what_if_json(result.by_levels, solved.answers)
     if outputs.certificate:
         found = solved.certified
         data["certified"] = found and bound_json(result.problem, found, outputs.certificate)

@@ -1,6 +1,7 @@
 """What `solve` prints."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -9,10 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nest_opt.api import SolveResult
+from nest_opt.api import LinkRanking, SolveResult
 from nest_opt.cli.explain import Failure, conflict_text, failure, shortage_text
 from nest_opt.cli.plan_table import front_report, ranking_report
-from nest_opt.cli.retiming import retiming_facts
+from nest_opt.cli.retiming import link_ranking_facts, retiming_facts
 from nest_opt.cli.stage_table import (
     LABEL_WIDTH,
     degree_facts,
@@ -36,6 +37,7 @@ from nest_opt.cli.value import sequences_per_s
 from nest_opt.cli.what_if import WhatIf
 from nest_opt.cli.what_if_report import what_if_report
 from nest_opt.conflicts import Conflict
+from nest_opt.cost.units import to_s
 from nest_opt.memory_front import FrontResult
 from nest_opt.plan.evaluate import Evaluation, StageEvaluation
 from nest_opt.plan.plan import Plan
@@ -88,7 +90,7 @@ def solve_report(
         yield from ranking_report(result)
     if front and front.points:
         yield from front_report(front)
-    yield from what_if_report(result, answers)
+    yield from what_if_report(result.by_levels, answers)
     last = {**about, "search": _search_text(result)}
     if output and result.plan:
         last["written"] = str(output)
@@ -105,10 +107,16 @@ def headline(status: str, plan: Plan, evaluation: Evaluation) -> Text:
 
 
 def _found(result: SolveResult, plan: Plan, evaluation: Evaluation) -> Iterator[RenderableType]:
-    yield headline(result.status, plan, evaluation)
+    attained = evaluation
+    if result.links:
+        attained = replace(evaluation, value_ps=result.links.plans[0].links_ps)
+        yield _links_headline(result, plan, result.links)
+    else:
+        yield headline(result.status, plan, evaluation)
     rows = {
         "bound": _bound_text(result),
-        **speed_facts(plan, evaluation),
+        **(link_ranking_facts(result.links) if result.links else {}),
+        **speed_facts(plan, attained),
         **degree_facts(plan),
         **retiming_facts(plan, evaluation),
     }
@@ -119,6 +127,18 @@ def _found(result: SolveResult, plan: Plan, evaluation: Evaluation) -> Iterator[
         )
     yield facts(rows)
     yield stage_table(plan, evaluation)
+
+
+def _links_headline(result: SolveResult, plan: Plan, links: LinkRanking) -> Text:
+    """Return status, and value and throughput on the links."""
+    text = Text(f"{result.status.replace('-', ' ')}: ", style="bold")
+    value_ps = links.plans[0].links_ps
+    objective = links.plans[0].evaluation.objective
+    speed = "a batch takes no time"
+    if value_ps:
+        speed = f"{number_text(plan.problem.job.global_batch / to_s(value_ps))} sequences/s"
+    value = f"{seconds_text(value_ps)} per batch on its links (objective {objective})"
+    return text.append(f"{value}, {speed}", style="bold")
 
 
 def _broken(result: SolveResult) -> Iterator[RenderableType]:
@@ -139,6 +159,8 @@ def _bound_text(result: SolveResult) -> str:
     if result.bound_ps is None or result.gap is None:
         return "none"
     text = f"{seconds_text(result.bound_ps)}, gap {gap_text(result.gap)}"
+    if result.links:
+        return f"{text}, both by levels: none is proved for the links"
     if result.gap == 0:
         return f"{text}: no plan of the aligned family is faster"
     return f"{text}: no plan of the aligned family is faster than the bound"

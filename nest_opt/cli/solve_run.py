@@ -32,12 +32,15 @@ class Wanted:
         How many points of the memory-time front to find, None for no front.
     certify
         Whether a certificate of the optimum is wanted.
+    rank_by
+        What plans are ranked by, None for what the network asks for.
     """
 
     questions: Sequence[Question] = ()
     top: int | None = None
     front_points: int | None = None
     certify: bool = False
+    rank_by: api.RankBy | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,11 @@ def _refuse_graph(wanted: Wanted) -> None:
             f"--what-if: found {wanted.questions[0].text!r} about a placement graph, whose search "
             "space has no dimensions to fix: leave the option out"
         )
-    for option, value in (("--top", wanted.top), ("--front", wanted.front_points)):
+    for option, value in (
+        ("--top", wanted.top),
+        ("--front", wanted.front_points),
+        ("--rank-by", wanted.rank_by),
+    ):
         if value is not None:
             raise InstanceError(
                 f"{option}: found a placement graph, whose search finds 1 split: leave the "
@@ -107,9 +114,10 @@ def _search(
     if wanted.front_points is not None:
         found = front(problem, progress, most=wanted.front_points)
         return found.first, found
-    if wanted.top is not None:
-        return api.solve_pipeline(problem, progress, top=wanted.top), None
-    return api.solve_pipeline(problem, progress), None
+    top = 1 if wanted.top is None else wanted.top
+    by_links = api.ranks_by(problem, wanted.rank_by) == "links"
+    search = api.solve_on_links if by_links else api.solve_pipeline
+    return search(problem, progress, top=top), None
 
 
 def solve_request(asked: Asked, narrow: Narrowing, wanted: Wanted, progress: Progress) -> Solved:

@@ -193,10 +193,12 @@ def _verify(result: "VerifyResult", shown: _Shown, as_json: bool) -> None:
     from nest_opt.cli.exact_report import optimum_report
     from nest_opt.cli.plan_bounds_report import plan_bounds_report
     from nest_opt.cli.verify_report import verify_report
+    from nest_opt.problem.networks import GraphKind
 
     print_report(*verify_report(result))
     if shown.bounds:
-        print_report(*plan_bounds_report(result.evaluation, bounds))
+        on_graph = isinstance(result.plan.problem.cluster.network, GraphKind)
+        print_report(*plan_bounds_report(result.evaluation, bounds, on_graph))
     if shown.simulation:
         from nest_opt.cli.simulation import simulated, simulation_report
 

@@ -123,12 +123,7 @@ def check_family(costs: Costs, family: FamilyName) -> None:
                 "the others, use the free family, or remove search.per_stage"
             )
         return
-    devices = costs.problem.cluster.device_count
-    if devices > MOST_FREE_DEVICES:
-        raise ModelError(
-            f"cluster.devices: found {devices:,} devices, the programs of the free family are "
-            f"written for at most {MOST_FREE_DEVICES}: use the aligned family, or fewer devices"
-        )
+    check_free_devices(costs.problem.cluster.device_count)
     if pairs_of(costs) is not None and any(k.cp > 1 for _, k in costs.problem.candidates):
         raise ModelError(
             "search.cp: found a degree above 1, the programs of networks of pairs know cp 1 alone: "
@@ -143,6 +138,21 @@ def check_family(costs: Costs, family: FamilyName) -> None:
         raise ModelError(
             "search.schedule: found interleaved, the programs of the free family know one chunk a "
             "stage alone: use the aligned family, or remove it"
+        )
+
+
+def check_free_devices(devices: int) -> None:
+    """Refuse more devices than the programs of the free family are written for.
+
+    Raises
+    ------
+    ModelError
+        If there are too many.
+    """
+    if devices > MOST_FREE_DEVICES:
+        raise ModelError(
+            f"cluster.devices: found {devices:,} devices, the programs of the free family are "
+            f"written for at most {MOST_FREE_DEVICES}: use the aligned family, or fewer devices"
         )
 
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from nest_opt.milp.driver import search
 from nest_opt.milp.limits import SearchLimits
-from nest_opt.milp.result import ExactSearch
+from nest_opt.milp.result import ExactSearch, Watch
 from nest_opt.network.pair_levels import PairLevels
 from nest_opt.network.pairs import PairNetwork
 from nest_opt.plan.evaluate import Costs, evaluate
 from nest_opt.plan.pairwise import pairwise_costs
 from nest_opt.plan.placement import Placement
+from nest_opt.plan.progress import Progress
 from nest_opt.problem import Problem
 
 
@@ -20,6 +21,8 @@ def exact_on_pairs(
     *,
     start: Placement | None = None,
     limits: SearchLimits | None = None,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> ExactSearch:
     """Find the best placement of the free family under the costs of pairs.
 
@@ -38,6 +41,8 @@ def exact_on_pairs(
         A legal placement on the network's device numbers: the first incumbent.
     limits
         When to stop early; a limit of time is for both searches, which get half each.
+    progress, watch
+        As of `nest_opt.milp.driver.search`, of each of both.
 
     Raises
     ------
@@ -49,10 +54,15 @@ def exact_on_pairs(
     assert isinstance(costs.network, PairLevels)
     hopeful = costs.network.hopeful()
     if hopeful.level_count == costs.network.level_count:
-        return search(costs, limits, start, family="free")
+        return search(costs, limits, start, progress, watch, "free")
     half = None if limits.time_limit_s is None else limits.time_limit_s / 2
     first = search(
-        pairwise_costs(problem, hopeful), replace(limits, time_limit_s=half), start, family="free"
+        pairwise_costs(problem, hopeful),
+        replace(limits, time_limit_s=half),
+        start,
+        progress,
+        watch,
+        "free",
     )
     if first.bound_ps is None:
         # No plan fits the memory, wherever its devices are.
@@ -65,7 +75,7 @@ def exact_on_pairs(
     if best is not None and first.bound_ps >= limits.threshold_ps(evaluate(costs, best).value_ps):
         return _valued(costs, first, best, first.bound_ps, limits)
     left = None if half is None else max(half, 2 * half - (time.perf_counter() - begin))
-    found = search(costs, replace(limits, time_limit_s=left), best, family="free")
+    found = search(costs, replace(limits, time_limit_s=left), best, progress, watch, "free")
     found = replace(found, nodes=found.nodes + first.nodes)
     if found.placement is None or found.bound_ps is None:
         return found

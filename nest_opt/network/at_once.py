@@ -80,10 +80,15 @@ class GraphAtOnce:
         self._network, self._vertices = network, vertices
         if len(vertices) > MANY_ROUTES:
             network.tabulate()
+        numbers: dict[Fraction, int] = {}
+        self._kinds = [
+            numbers.setdefault(link.capacity, len(numbers)) for link in network.graph.links
+        ]
+        self._capacities = tuple(numbers)
 
     def steps(self, pairs: Sequence[Pair]) -> list[Step]:
         """Return each transfer's (seconds of latency, seconds per byte)."""
-        network, links = self._network, self._network.graph.links
+        network = self._network
         routes = [
             network.route(self._vertices[source], self._vertices[target])
             for source, target in pairs
@@ -92,19 +97,29 @@ class GraphAtOnce:
             (Flow(source, target, 1), route)
             for (source, target), route in zip(pairs, routes, strict=True)
         )
-        shared = {number: load[number] / links[number].capacity for number in load}
-        return [
-            (
-                route.latency_s,
-                max(
-                    1 / route.rate,
-                    max(shared[number] for number, _ in route.shares),
-                )
-                if route.rate is not None
-                else Fraction(0),
-            )
-            for route in routes
-        ]
+        # Comparing fractions is slow: each is formed once, and has a place among the others.
+        kinds = {(load[number], self._kinds[number]) for number in load}
+        shared = {(each, kind): each / self._capacities[kind] for each, kind in kinds}
+        slowest = sorted(set(shared.values()))
+        places = {each: place for place, each in enumerate(slowest)}
+        place_of = {kind: places[each] for kind, each in shared.items()}
+        place_at = {number: place_of[load[number], self._kinds[number]] for number in load}
+        known: dict[tuple[int, ...], Step] = {}
+        found = []
+        for route in routes:
+            place = max((place_at[link] for link, _ in route.shares), default=-1)
+            key = place, *_digits(route.latency_s), *_digits(route.rate)
+            if key not in known:
+                alone = Fraction(0) if route.rate is None else 1 / route.rate
+                each = max(alone, slowest[place]) if route.shares else alone
+                known[key] = route.latency_s, each
+            found.append(known[key])
+        return found
+
+
+def _digits(number: Fraction | None) -> tuple[int, int]:
+    """Return a fraction as integers, which are hashed much faster; (0, 0) for none."""
+    return (0, 0) if number is None else (number.numerator, number.denominator)
 
 
 class TreeAtOnce:
@@ -159,8 +174,9 @@ class TreeAtOnce:
 def paces(network: AtOnce, owned: Iterable[tuple[int, Pair]]) -> dict[int, Pace]:
     """Return the pace of each owner's flows while those of all owners are under way."""
     listed = list(owned)
-    found: dict[int, set[Step]] = {}
+    found: dict[int, dict[int, Step]] = {}
     steps = network.steps([pair for _, pair in listed])
+    # Equal steps are mostly one object; hashing every flow's fractions is slow.
     for (owner, _), step in zip(listed, steps, strict=True):
-        found.setdefault(owner, set()).add(step)
-    return {owner: Pace(frozenset(steps)) for owner, steps in found.items()}
+        found.setdefault(owner, {})[id(step)] = step
+    return {owner: Pace(frozenset(steps.values())) for owner, steps in found.items()}

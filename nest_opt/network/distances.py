@@ -194,7 +194,8 @@ def _checked_sites(graph: LinkGraph) -> list[list[int]]:
     if len(sites) > MAX_SITES:
         raise InstanceError(
             f"network: found {len(sites):,} places where devices hang on the graph, at most "
-            f"{MAX_SITES:,} are compared pair by pair: give the order of the devices yourself"
+            f"{MAX_SITES:,} are compared pair by pair: describe a part of it, or levels (type "
+            "'hierarchical')"
         )
     return sites
 

@@ -37,6 +37,7 @@ from nest_opt.problem.networks import (
     RailsSpec,
     ShapeKind,
     TorusSpec,
+    Traffic,
 )
 from nest_opt.problem.validation import build
 
@@ -111,6 +112,13 @@ def routed(network: GraphKind) -> GraphNetwork:
     if "routed" not in network.memo:
         network.memo["routed"] = GraphNetwork(link_graph(network), network.routing, network.sharing)
     found: GraphNetwork = network.memo["routed"]
+    return found
+
+
+def with_traffic(network: GraphKind, traffic: Traffic) -> GraphKind:
+    """Return a network whose levels count with other traffic; it shares graph, routes and order."""
+    found = network.model_copy(update={"traffic": traffic})
+    found.memo.update((name, known) for name, known in network.memo.items() if name != "levels")
     return found
 
 

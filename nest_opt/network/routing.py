@@ -77,10 +77,16 @@ class Router:
         self.sharing = sharing
         self.costs = link_costs(graph, metric)
         # Devices that do not forward matter only as ends of a search.
-        self._onward = tuple(
-            tuple(number for number in numbers if graph.forwards(graph.links[number].target))
-            for numbers in graph.out_links
-        )
+        self._onward = tuple(tuple(self._distinct(numbers)) for numbers in graph.out_links)
+
+    def _distinct(self, numbers: Iterable[int]) -> Iterable[int]:
+        """Return the links that a search looks at: of equal cables the one of the lowest number."""
+        graph, first = self.graph, dict[tuple[int, int, int], int]()
+        for number in sorted(numbers):
+            target = graph.links[number].target
+            if graph.forwards(target):
+                first.setdefault((target, self.costs[number], graph.widths[number]), number)
+        return first.values()
 
     def route(self, source: int, target: int) -> Route:
         """Return the route between two vertices.

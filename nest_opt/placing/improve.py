@@ -19,6 +19,7 @@ from nest_opt.placing.value import Score, Valued
 from nest_opt.plan.check import check
 from nest_opt.plan.evaluate import Costs, Evaluation, evaluate, evaluate_stage, placement_cell
 from nest_opt.plan.placement import Placement
+from nest_opt.plan.progress import Progress
 from nest_opt.problem.profile import Recompute
 
 # Changes that are valued, unless asked for otherwise.
@@ -59,6 +60,7 @@ def improve_placement(
     *,
     evaluations: int = DEFAULT_EVALUATIONS,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> ImprovedPlacement:
     """Search for better devices and ends of stages for a legal plan; its degrees stay.
 
@@ -74,6 +76,9 @@ def improve_placement(
         Changes that are valued at most.
     seed
         Of the order of changes, and of those at random.
+    progress
+        Called with (changes valued, changes, best value in ps) after each change; what it raises
+        as a KeyboardInterrupt ends the search as well.
 
     Raises
     ------
@@ -90,7 +95,7 @@ def improve_placement(
     violations = check(costs, placement)
     if violations:
         raise PlanError(f"placement: it is illegal ({violations[0]}): start from a legal one")
-    search = _Search(costs, costs.network, placement, evaluations, seed)
+    search = _Search(costs, costs.network, placement, evaluations, seed, progress)
     interrupted = False
     try:
         search.run()
@@ -111,9 +116,16 @@ class _Search:
     """One search: the best placement seen with its score, and how many were valued."""
 
     def __init__(
-        self, costs: Costs, network: PairLevels, placement: Placement, most: int, seed: int
+        self,
+        costs: Costs,
+        network: PairLevels,
+        placement: Placement,
+        most: int,
+        seed: int,
+        progress: Progress | None,
     ) -> None:
         self._costs, self._network, self._most = costs, network, most
+        self._progress = progress
         self._random = random.Random(seed)
         self.evaluations = 0
         self.best = placement
@@ -145,10 +157,15 @@ class _Search:
             if shifted is None:
                 break
             score = shifted
-        if score < self.score:
-            self.score = score
-            self.best = self._state.listed()
         return score
+
+    def _tell(self, found: Score) -> None:
+        """Count a change that was valued; keep it at once, since the search may end here."""
+        self.evaluations += 1
+        if found < self.score:
+            self.best, self.score = self._state.listed(), found
+        if self._progress:
+            self._progress(self.evaluations, self._most, self.score[0])
 
     def _exchange(self, score: Score) -> Score:
         """Take exchanges that lower the score until all were tried since the last one."""
@@ -162,8 +179,8 @@ class _Search:
                 if self._is_idle(move):
                     continue
                 state.exchange(move)
-                self.evaluations += 1
                 found = state.score()
+                self._tell(found)
                 if found < score:
                     score, since = found, 0
                 else:
@@ -183,12 +200,12 @@ class _Search:
             placement = self._fitting(moved)
             if placement is None:
                 continue
-            valued = self._valued(placement, self._state.devices)
-            self.evaluations += 1
-            found = valued.score()
+            before, self._state = self._state, self._valued(placement, self._state.devices)
+            found = self._state.score()
+            self._tell(found)
             if found < score:
-                self._state = valued
                 return found
+            self._state = before
         return None
 
     def _fitting(self, placement: Placement) -> Placement | None:
@@ -217,8 +234,9 @@ class _Search:
             other = self._random.randrange(len(state.devices))
             if one != other:
                 state.exchange([(one, other)])
-        self.evaluations += 1
-        return state.score()
+        found = state.score()
+        self._tell(found)
+        return found
 
 
 def _in_order(placement: Placement, device_count: int) -> list[int]:

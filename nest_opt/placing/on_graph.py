@@ -11,6 +11,7 @@ from nest_opt.placing.starts import derived_starts, hopeful_starts
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.pairwise import pairwise_costs
 from nest_opt.plan.placement import Placement
+from nest_opt.plan.progress import Progress
 from nest_opt.problem import Problem
 
 # Plans of the dynamic program on each sort of levels, and those that are searched for longer.
@@ -45,11 +46,17 @@ class GraphPlacement:
 
 
 def place_on_graph(
-    problem: Problem, network: GraphNetwork, *, starts: int = STARTS, seed: int = 0
+    problem: Problem,
+    network: GraphNetwork,
+    *,
+    starts: int = STARTS,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> GraphPlacement:
     """Search for a plan on a graph; no bound comes with it.
 
-    The same in every run. A KeyboardInterrupt ends it with the best plan seen.
+    The same in every run. A KeyboardInterrupt ends the local searches with the best plan
+    seen; one before them is passed on.
 
     Parameters
     ----------
@@ -61,6 +68,8 @@ def place_on_graph(
         Plans of the dynamic program on each sort of levels.
     seed
         Of the local search.
+    progress
+        Called with (steps done, steps, best value in ps or None) of the search that is on.
 
     Raises
     ------
@@ -69,21 +78,22 @@ def place_on_graph(
     """
     costs = pairwise_costs(problem, network)
     assert isinstance(costs.network, PairLevels)
-    plans = derived_starts(problem, network, starts)
-    plans += hopeful_starts(problem, network, costs.network, starts)
+    plans = derived_starts(problem, network, starts, progress)
+    plans += hopeful_starts(problem, network, costs.network, starts, progress)
     if not plans:
         raise InstanceError(
             "problem: found no plan that fits the memory on any devices: `nest-opt solve` says why"
         )
-    tried = list(_searched(costs, plans, SHORT, seed))
+    tried = list(_searched(costs, plans, SHORT, seed, progress))
     tried.sort(key=lambda one: one.value_ps)
     interrupted = any(one.interrupted for one in tried)
     finals: list[ImprovedPlacement] = []
     if not interrupted:
         # The plan on derived levels is searched for long whatever others there are.
-        finals = list(_searched(costs, plans[:1], LONG, seed))
+        finals = list(_searched(costs, plans[:1], LONG, seed, progress))
         best = [one.placement for one in tried[:FINALISTS]]
-        finals += _searched(costs, () if finals[0].interrupted else best, LONG, seed + 1)
+        others = () if finals[0].interrupted else best
+        finals += _searched(costs, others, LONG, seed + 1, progress)
         interrupted = any(one.interrupted for one in finals)
     found = min((*finals, *tried[:1]), key=lambda one: one.value_ps)
     derived = improve_placement(costs, plans[0], evaluations=0)
@@ -92,11 +102,17 @@ def place_on_graph(
 
 
 def _searched(
-    costs: Costs, placements: Iterable[Placement], evaluations: int, seed: int
+    costs: Costs,
+    placements: Iterable[Placement],
+    evaluations: int,
+    seed: int,
+    progress: Progress | None,
 ) -> Iterator[ImprovedPlacement]:
     """Yield what a search makes of each of some plans, until one is interrupted."""
     for placement in placements:
-        found = improve_placement(costs, placement, evaluations=evaluations, seed=seed)
+        found = improve_placement(
+            costs, placement, evaluations=evaluations, seed=seed, progress=progress
+        )
         yield found
         if found.interrupted:
             return

@@ -20,10 +20,13 @@ from nest_opt.network.pair_levels import PairLevels
 from nest_opt.plan.evaluate import Costs
 from nest_opt.plan.pairwise import on_devices
 from nest_opt.plan.placement import Placement
+from nest_opt.plan.progress import Progress
 from nest_opt.problem import HierarchicalSpec, Problem
 
 
-def derived_starts(problem: Problem, network: GraphNetwork, top: int = 1) -> list[Placement]:
+def derived_starts(
+    problem: Problem, network: GraphNetwork, top: int = 1, progress: Progress | None = None
+) -> list[Placement]:
     """Return the best plans on the derived levels of the graph's order, on the graph's devices.
 
     Parameters
@@ -34,6 +37,10 @@ def derived_starts(problem: Problem, network: GraphNetwork, top: int = 1) -> lis
         The graph.
     top
         Plans of so many cells.
+    progress
+        Of the search: called with (groups done, groups, best value in ps or None).
+
+    A KeyboardInterrupt is passed on.
 
     Raises
     ------
@@ -42,11 +49,15 @@ def derived_starts(problem: Problem, network: GraphNetwork, top: int = 1) -> lis
     """
     order = device_order(network.graph, metric=network.router.metric)
     levels = derived_hierarchy(network, order.devices, order.sizes, "alone")
-    return _plans(problem, levels, order.devices, top)
+    return _plans(problem, levels, order.devices, top, progress)
 
 
 def hopeful_starts(
-    problem: Problem, network: GraphNetwork, pairs: PairLevels, top: int = 1
+    problem: Problem,
+    network: GraphNetwork,
+    pairs: PairLevels,
+    top: int = 1,
+    progress: Progress | None = None,
 ) -> list[Placement]:
     """Return the best plans on levels worth what the best group is, on the graph's devices.
 
@@ -61,7 +72,7 @@ def hopeful_starts(
         Worst(max(t.latency_s for t in terms[: place + 1]), 1 / max(one.byte_s, Fraction(1, 2**60)))
         for place, one in enumerate(terms)
     ]
-    return _plans(problem, levels_of_worst(bounds, worst), order.devices, top)
+    return _plans(problem, levels_of_worst(bounds, worst), order.devices, top, progress)
 
 
 def _powers(count: int) -> Iterator[int]:
@@ -73,9 +84,15 @@ def _powers(count: int) -> Iterator[int]:
 
 
 def _plans(
-    problem: Problem, levels: HierarchicalSpec, order: Sequence[int], top: int
+    problem: Problem,
+    levels: HierarchicalSpec,
+    order: Sequence[int],
+    top: int,
+    progress: Progress | None,
 ) -> list[Placement]:
     cluster = problem.cluster.model_copy(update={"network": levels})
     costs = Costs(problem.model_copy(update={"cluster": cluster}))
-    found = search_all(costs, cell_source(costs), None, top)
+    found = search_all(costs, cell_source(costs), progress, top)
+    if found.status == "interrupted":
+        raise KeyboardInterrupt
     return [on_devices(ranked.placement, order) for ranked in found.ranking]

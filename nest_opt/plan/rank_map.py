@@ -2,7 +2,8 @@
 
 Ranks are numbered by an order (`rank_order`), devices are where the plan puts
 them. Host h has the devices h * n to h * n + n - 1, with n devices per host;
-of a graph whose devices are all called HOST:NUMBER, hosts are those of the names.
+of a graph whose devices are all called HOST:NUMBER, hosts are those of the names. Device
+numbers are the plan's, but on rails and dragonflies the network's own.
 Launchers number the processes of a host by their ranks: `local_rank`. Where
 that is not the device's number on the host, `visible_devices` of the host says
 which devices its processes must see, in the order of their local ranks.
@@ -16,14 +17,15 @@ from pydantic import Field
 
 from nest_opt.errors import PlanError
 from nest_opt.network.planned import device_names as network_names
+from nest_opt.network.planned import device_vertices
 from nest_opt.plan.check import check_devices
 from nest_opt.plan.graph_plan import GraphPlan
 from nest_opt.plan.hosts import host_names
 from nest_opt.plan.plan import DeviceNumber, Plan
 from nest_opt.plan.rank_order import RankOrder, check_order, rank_order
 from nest_opt.problem.base import Degree, Frozen, Identifier
-from nest_opt.problem.cluster import MAX_DEVICES
-from nest_opt.problem.networks import GraphKind
+from nest_opt.problem.cluster import MAX_DEVICES, Cluster
+from nest_opt.problem.networks import DragonflySpec, GraphKind, RailsSpec
 
 _DEVICE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]{0,191}):([0-9]{1,6})", re.ASCII)
 
@@ -142,12 +144,14 @@ def rank_map(
     sites = _named_sites(device_names) if hosts is None and devices_per_host is None else None
     size = None if sites else _devices_per_host(plan, devices_per_host)
     places = _ordered(plan, chosen)
+    at: Sequence[int] = range(limit)
     if sites is None:
-        sites = _numbered_sites(hosts, size or 1, max(place.device for place in places))
+        at = _own_numbers(plan.problem.cluster)
+        sites = _numbered_sites(hosts, size or 1, max(at[place.device] for place in places))
     visible: dict[str, list[int]] = {}
     ranks = []
     for rank, place in enumerate(places):
-        site = sites[place.device]
+        site = sites[at[place.device]]
         on_host = visible.setdefault(site.host, [])
         ranks.append(
             MappedRank(
@@ -184,6 +188,17 @@ def _named_sites(names: Sequence[str]) -> list[_Site] | None:
     if not all(found):
         return None
     return [_Site(match.group(1), int(match.group(2))) for match in found if match]
+
+
+def _own_numbers(cluster: Cluster) -> Sequence[int]:
+    """Return the number of every plan device by which hosts are counted.
+
+    Rails and dragonflies have their hosts in the order of their own devices, whatever
+    order the planner was given; elsewhere groups of the planner's numbers are hosts.
+    """
+    if isinstance(cluster.network, DragonflySpec | RailsSpec):
+        return device_vertices(cluster)
+    return range(cluster.device_count)
 
 
 def _numbered_sites(hosts: Sequence[str] | None, size: int, last: int) -> list[_Site]:

@@ -33,7 +33,7 @@ from nest_opt.plan.evaluate import (
 )
 from nest_opt.plan.placement import AnyCell, Placement
 from nest_opt.plan.plan import Plan
-from nest_opt.problem import HierarchicalSpec
+from nest_opt.problem import HierarchicalSpec, Problem
 from nest_opt.problem.profile import GROUPS, Group, Operation
 
 
@@ -73,18 +73,24 @@ def retime(costs: Costs, placement: Placement, evaluation: Evaluation) -> Retimi
     None where there is nothing but levels, see `at_once`; where collectives
     may use other algorithms than rings; and under the artifact's cost model.
     """
-    network = costs.problem.cluster.network
-    if costs.is_artifact or (
-        isinstance(network, HierarchicalSpec) and network.algorithms != ("ring",)
-    ):
-        return None
-    traffic = at_once(costs.problem.cluster)
+    traffic = at_once(costs.problem.cluster) if is_retimed(costs.problem) else None
     if traffic is None:
         return None
     timer = _Timer(costs.ordered(placement.layer_order), placement, traffic)
     stages = tuple(timer.stage(number, stage) for number, stage in enumerate(evaluation.stages))
     value = stages_value_ps(evaluation.objective, timer.cell, stages)
     return Retiming(evaluation.value_ps, value, stages, _terms(evaluation.stages, stages))
+
+
+def is_retimed(problem: Problem) -> bool:
+    """Whether plans of a problem are timed on its network, see `retime`."""
+    network = problem.cluster.network
+    if problem.job.cost_model == "artifact":
+        return False
+    return not isinstance(network, HierarchicalSpec) or (
+        network.algorithms == ("ring",)
+        and any(level.oversubscription != 1 for level in network.levels)
+    )
 
 
 def retime_plan(plan: Plan, evaluation: Evaluation) -> Retiming | None:

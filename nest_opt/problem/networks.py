@@ -34,6 +34,8 @@ from nest_opt.problem.hierarchical import (
 MAX_GRAPH_DEVICES = 2**17
 MAX_SWITCHES = 2**17
 MAX_LINKS = 2**21
+# Places of devices that are compared pair by pair.
+MAX_SITES = 2**12
 MAX_AXES = 8
 MAX_CAPACITY = MAX_BYTES * 2**18
 
@@ -69,6 +71,15 @@ class LinkEnds(Frozen):
     source: Identifier
     target: Identifier
     one_way: Flag = False
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> "LinkEnds":
+        if self.source == self.target:
+            raise ValueError(
+                f"target: found {self.target!r}, the source as well, another one is needed: remove "
+                "the link, or correct a name"
+            )
+        return self
 
     @property
     def directions(self) -> tuple[tuple[str, str], ...]:
@@ -244,6 +255,7 @@ class TorusSpec(ShapeKind):
 
     @model_validator(mode="after")
     def _validate_boxes(self) -> "TorusSpec":
+        _check_sites(self.device_count)
         if self.boxes is not None and (self.level_sizes is not None or self.order is not None):
             raise ValueError(
                 "boxes: found beside level_sizes or order, one way to say the groups is allowed: "
@@ -302,6 +314,8 @@ class DragonflySpec(ShapeKind):
 
     @model_validator(mode="after")
     def _validate_size(self) -> "DragonflySpec":
+        if self.node is not None:
+            _check_sites(self.device_count)
         if self.node is not None and self.devices % self.node.size:
             raise ValueError(
                 f"node.size: found {self.node.size}, a divisor of the {self.devices} devices on a "
@@ -351,6 +365,7 @@ class RailsSpec(ShapeKind):
 
     @model_validator(mode="after")
     def _validate_rails(self) -> "RailsSpec":
+        _check_sites(self.device_count)
         _ = self.hierarchy  # refuses latencies that fall
         node = self.levels[0].size
         if not 2 <= self.rails <= node or node % self.rails:
@@ -400,15 +415,19 @@ class GraphSpec(GraphKind):
                         f"links[{number}] ({link}): found {name!r}, which is neither among devices "
                         "nor among switches: add it there, or correct the name"
                     )
-            if link.source == link.target:
-                raise ValueError(
-                    f"links[{number}]: found one from {link.source!r} to itself, none is allowed: "
-                    "remove it"
-                )
         for name in self.order or ():
             if name not in devices:
                 raise ValueError(f"order: found {name!r}, which is no device: correct the name")
         return self
+
+
+def _check_sites(devices: int) -> None:
+    """Refuse more devices than are compared pair by pair, where none is placed like another."""
+    if devices > MAX_SITES:
+        raise ValueError(
+            f"devices: found {devices:,}, at most {MAX_SITES:,} are compared pair by pair in a "
+            "network of this type: lower a size, or describe it by levels (type 'hierarchical')"
+        )
 
 
 def nested_boxes(shape: Sequence[int]) -> list[tuple[int, ...]]:

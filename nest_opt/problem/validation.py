@@ -288,14 +288,18 @@ def _place(location: tuple[str | int, ...], data: Any) -> str:
     does not nest: parts that the data does not have are left out, but for the
     last, which may be missing from it.
     """
-    place = ""
+    place, is_new = "", False
     parts = [part for part in location if part not in _NO_PLACES]
     for number, part in enumerate(parts):
         if isinstance(part, int):
             place += f"[{part}]"
             data = data[part] if isinstance(data, list | tuple) and part < len(data) else None
+            is_new = True
+        elif is_new and _is_tag(part, data):
+            # A field may be called as the kind is.
+            is_new = False
         elif isinstance(data, Mapping) and part in data:
-            place, data = place + _key(part), data[part]
+            place, data, is_new = place + _key(part), data[part], True
         elif number == len(parts) - 1 and not _is_tag(part, data):
             place += _key(part)
     return place.lstrip(".") or "the object"

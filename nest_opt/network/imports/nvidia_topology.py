@@ -152,7 +152,11 @@ def _read_row(
                 name,
                 line,
                 f"found {cut(cell)} in column {column} of the row {label}, "
-                + ("X is needed" if column == label else "NV#, PIX, PXB, PHB, NODE or SYS")
+                + (
+                    "X is needed"
+                    if column == label
+                    else "NV#, PIX, PXB, PHB, NODE or SYS is needed"
+                )
                 + ": correct the cell",
             )
         cells[label, column] = cell

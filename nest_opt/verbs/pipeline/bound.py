@@ -70,6 +70,7 @@ def bound_pipeline(
         If two methods disagree, or the checker's proofs with the search: a defect.
     """
     begin = time.perf_counter()
+    start = start and start.by_levels
     limits = SearchLimits(time_limit_s, None, gap)
     deadline = Deadline(progress, lambda: limits.remaining_s(begin))
     of_programs = Deadline(progress, lambda: limits.remaining_s(begin), are_long=True)

@@ -78,10 +78,12 @@ def exact_pipeline(
     from nest_opt.milp.limits import SearchLimits
 
     begin = time.perf_counter()
+    start = start and start.by_levels
     if by_pairs and family == "free" and isinstance(problem.cluster.network, GraphKind):
         from nest_opt.verbs.pipeline.exact_pairs import exact_on_graph
 
-        return exact_on_graph(problem, problem.cluster.network, time_limit_s, gap, progress, start)
+        network = problem.cluster.network
+        return exact_on_graph(problem, network, time_limit_s, gap, progress, watch, start)
     costs = Costs(problem)
     programs.check_request(costs, time_limit_s, gap, family)
     limits = SearchLimits(time_limit_s, None, gap)

@@ -2,13 +2,13 @@
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from nest_opt.milp.limits import SearchLimits
-from nest_opt.milp.result import ExactSearch
 from nest_opt.network.pair_levels import PairLevels
 from nest_opt.network.planned import PlannedPairs, device_vertices, routed
-from nest_opt.placing import improve_placement, place_on_graph
-from nest_opt.plan.evaluate import Costs, Evaluation
+from nest_opt.placing import SHORT, improve_placement, place_on_graph
+from nest_opt.plan.evaluate import Costs, Evaluation, evaluate
 from nest_opt.plan.pairwise import on_devices, pairwise_costs
 from nest_opt.plan.placement import Placement
 from nest_opt.plan.plan import Plan, plan_from_placement
@@ -20,6 +20,9 @@ from nest_opt.verbs.pipeline.result import ExactResult, SolveResult
 from nest_opt.verbs.pipeline.solve import solve_pipeline
 from nest_opt.verbs.result import Progress
 
+if TYPE_CHECKING:
+    from nest_opt.milp.result import Watch
+
 
 def exact_on_graph(
     problem: Problem,
@@ -27,12 +30,14 @@ def exact_on_graph(
     time_limit_s: float | None,
     gap: float,
     progress: Progress | None,
+    watch: "Watch | None",
     start: SolveResult | None,
 ) -> ExactResult:
     """Find the best plan on any devices of a graph, with each transfer alone: (90) and (91).
 
     The dynamic program's plan, which is for derived levels, and what a local
-    search makes of it and of others, come first. Values are those of pairs,
+    search makes of it and of others, come first; of the time that the program leaves, the
+    search has half at most. Values are those of pairs,
     never above those of levels; `solve` and `verify` value plans by levels, so the
     plan claims no value. Parameters are those of `exact_pipeline`.
 
@@ -43,28 +48,34 @@ def exact_on_graph(
     ModelError, SolverError
         As `exact_pipeline`.
     """
-    from nest_opt.milp.families import check_family
+    from nest_opt.milp.families import check_family, check_free_devices
     from nest_opt.milp.on_pairs import exact_on_pairs
 
     begin = time.perf_counter()
     limits = SearchLimits(time_limit_s, None, gap)
+    check_free_devices(problem.cluster.device_count)
     pairs = PairLevels.of(PlannedPairs(problem.cluster, network))
     costs = pairwise_costs(problem, pairs)
     check_family(costs, "free")
     deadline = Deadline(progress, lambda: limits.remaining_s(begin))
     start = start or solve_pipeline(problem, deadline)
     if start.cut_short:
-        return without_programs(start, "free", deadline.passed)
-    placement, interrupted = _start(costs, network, start)
-    if interrupted:
-        return without_programs(start, "free", False)
+        return _unproved(costs, start, _listed(start), deadline.passed)
+    local_begin, left_s = time.perf_counter(), limits.remaining_s(begin)
+    half = SearchLimits(None if left_s is None else left_s / 2)
+    turn = Deadline(progress, lambda: half.remaining_s(local_begin))
+    placement, interrupted = _start(costs, network, start, turn)
+    if interrupted and not turn.passed:
+        return _unproved(costs, start, placement, False)
     found = exact_on_pairs(
         problem,
         pairs,
         start=placement,
         limits=replace(limits, time_limit_s=limits.remaining_s(begin)),
+        progress=progress,
+        watch=watch,
     )
-    plan, evaluation = _without_levels(problem, found)
+    plan, evaluation = _without_levels(problem, found.placement, found.evaluation)
     return ExactResult(
         problem=problem,
         family="free",
@@ -83,31 +94,58 @@ def exact_on_graph(
     )
 
 
-def _start(costs: Costs, network: GraphKind, start: SolveResult) -> tuple[Placement | None, bool]:
-    """Return a plan to begin with, on plan device numbers, and whether Ctrl-C ended the search."""
+def _listed(start: SolveResult) -> Placement | None:
+    """Return the dynamic program's placement, its plan device numbers written out."""
     if start.plan is None:
+        return None
+    return on_devices(start.plan.placement(), range(start.problem.cluster.device_count))
+
+
+def _start(
+    costs: Costs, network: GraphKind, start: SolveResult, progress: Progress
+) -> tuple[Placement | None, bool]:
+    """Return a plan to begin with, on plan device numbers, and whether the search was ended."""
+    listed = _listed(start)
+    if listed is None:
         return None, False
     cluster = costs.problem.cluster
-    numbers = range(cluster.device_count)
-    found = improve_placement(costs, on_devices(start.plan.placement(), numbers))
-    if found.interrupted or cluster.device_count < network.device_count:
-        return found.placement, found.interrupted
-    placed = place_on_graph(costs.problem, routed(network))
-    if found.value_ps <= placed.found.value_ps:
-        return found.placement, placed.interrupted
-    number_of = {vertex: number for number, vertex in enumerate(device_vertices(cluster))}
-    # A device of the graph is the plan's device of its number.
-    order = [number_of[vertex] for vertex in numbers]
-    return on_devices(placed.found.placement, order), placed.interrupted
+    # Other degrees win more than a long search does, so they have their turn first.
+    best = improve_placement(costs, listed, evaluations=SHORT, progress=progress)
+    if not best.interrupted and cluster.device_count == network.device_count:
+        try:
+            placed = place_on_graph(costs.problem, routed(network), progress=progress)
+        except KeyboardInterrupt:
+            return best.placement, True
+        if placed.found.value_ps < best.value_ps:
+            number_of = {vertex: number for number, vertex in enumerate(device_vertices(cluster))}
+            # A device of the graph is the plan's device of its number.
+            order = [number_of[vertex] for vertex in range(cluster.device_count)]
+            best = replace(placed.found, placement=on_devices(placed.found.placement, order))
+        best = replace(best, interrupted=placed.interrupted)
+    if best.interrupted:
+        return best.placement, True
+    found = improve_placement(costs, listed, progress=progress)
+    return min((best, found), key=lambda one: one.value_ps).placement, found.interrupted
 
 
-def _without_levels(problem: Problem, found: ExactSearch) -> tuple[Plan | None, Evaluation | None]:
+def _unproved(
+    costs: Costs, start: SolveResult, placement: Placement | None, out_of_time: bool
+) -> ExactResult:
+    """Return the best plan that there is, valued by pairs, when the programs had no turn."""
+    evaluation = None if placement is None else evaluate(costs, placement)
+    plan, evaluation = _without_levels(costs.problem, placement, evaluation)
+    result = without_programs(start, "free", out_of_time)
+    return replace(result, plan=plan, evaluation=evaluation)
+
+
+def _without_levels(
+    problem: Problem, placement: Placement | None, evaluation: Evaluation | None
+) -> tuple[Plan | None, Evaluation | None]:
     """Return the plan, which claims no value, and its evaluation, whose levels have no names."""
-    if found.placement is None or found.evaluation is None:
+    if placement is None or evaluation is None:
         return None, None
-    evaluation = found.evaluation
     plan = plan_from_placement(
-        problem, found.placement, evaluation.objective, evaluation.value_ps
+        problem, placement, evaluation.objective, evaluation.value_ps
     ).model_copy(update={"objective": None})
     stages = tuple(replace(stage, levels={}) for stage in evaluation.stages)
     return plan, replace(evaluation, stages=stages)

@@ -1,5 +1,6 @@
 """What the verbs return of pipelines."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +13,7 @@ from nest_opt.plan.violation import Violation
 from nest_opt.problem import Problem
 from nest_opt.verbs.result import Bounded
 
-Status = Literal["optimal", "relaxed", "infeasible", "interrupted"]
+Status = Literal["optimal", "best-on-links", "relaxed", "infeasible", "interrupted"]
 Family = Literal["aligned", "free"]
 
 
@@ -41,13 +42,60 @@ class RankedPlan:
 
 
 @dataclass(frozen=True)
+class TimedPlan(RankedPlan):
+    """A plan timed on its network.
+
+    Attributes
+    ----------
+    links_ps
+        Its value there, see `nest_opt.plan.retime`; that of `evaluation` is by levels.
+    found_by
+        The traffic of the levels whose search found it first.
+    """
+
+    links_ps: int
+    found_by: str
+
+
+@dataclass(frozen=True)
+class LinkRanking:
+    """Plans of several searches on levels, ranked by what they take on the links.
+
+    Attributes
+    ----------
+    plans
+        All that were timed, best first: by the value on the links, of equal
+        ones by that by levels, then in the order in which they were found.
+    first
+        The best by the problem's own levels, which all others are held against.
+    searched
+        Plans that each traffic's levels gave, those that others had given included.
+    levels
+        The search on the problem's own levels: what it found and proved.
+    """
+
+    plans: tuple[TimedPlan, ...]
+    first: TimedPlan
+    searched: Mapping[str, int]
+    levels: "SolveResult"
+
+    @property
+    def gain(self) -> float:
+        """Share of its time on the links that the best by levels loses to the best there."""
+        best, first = self.plans[0].links_ps, self.first.links_ps
+        return (first - best) / first if first else 0.0
+
+
+@dataclass(frozen=True)
 class SolveResult(Bounded):
     """What `solve` returns.
 
     Attributes
     ----------
     status
-        `optimal`: the plan is the best of the aligned family. `relaxed`: the
+        `optimal`: the plan is the best of the aligned family. `best-on-links`:
+        it is the best on its network's links of those in `links`, and no more
+        is proved of it than its gap by levels. `relaxed`: the
         best plan without the constraints of `relaxed` breaks some of them,
         so that there is a bound and no plan. `infeasible`: the family has no
         legal plan. `interrupted`: the best plan found so far, if any.
@@ -75,6 +123,9 @@ class SolveResult(Bounded):
     rest_bound_ps
         No plan of other degrees and device maps than those of `plans` has a
         lower objective; None if there is none.
+    links
+        How plans were ranked on the links, None where they were not. Value,
+        bound, gap and `plans` are by levels all the same.
     """
 
     problem: Problem
@@ -91,6 +142,12 @@ class SolveResult(Bounded):
     conflict: Conflict | None = None
     plans: tuple[RankedPlan, ...] = ()
     rest_bound_ps: int | None = None
+    links: LinkRanking | None = None
+
+    @property
+    def by_levels(self) -> "SolveResult":
+        """The search on the problem's own levels, whatever ranked its plans."""
+        return self.links.levels if self.links else self
 
     @property
     def cut_short(self) -> bool:
