@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from seeds import thinned
 
 from nest_opt.cost.table import CLASSES
 from nest_opt.dp.levels import NO_HOP, LevelVectors, maximal
@@ -71,7 +72,7 @@ def real_sync_set(
     }
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", thinned(range(300)))
 def test_level_sets_equal_those_of_the_devices(seed: int) -> None:
     """Maximal stage and sync levels by residues are those found on the devices."""
     generator = random.Random(seed)
@@ -100,7 +101,7 @@ def test_level_sets_equal_those_of_the_devices(seed: int) -> None:
                     assert sync_sets[stage] == maximal(real_sync_set(*place))
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", thinned(range(100)))
 def test_levels_of_runs_equal_those_of_the_devices(seed: int) -> None:
     """Levels inside and between runs of replicas by residues are those found on the devices."""
     generator = random.Random(f"runs {seed}")
@@ -147,7 +148,7 @@ def real_run_set(
     return found
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", thinned(range(100)))
 def test_counting_device_maps_equals_making_them(seed: int) -> None:
     """Without making one, the number of maps is right for every d, S, order and pitch."""
     generator = random.Random(f"maps {seed}")

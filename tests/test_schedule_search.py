@@ -8,6 +8,7 @@ import pytest
 from agreement import Comparison, compare
 from random_schedule_problems import random_schedule_data
 from samples import sample
+from seeds import of_all_seeds, thinned
 from test_top import differs
 
 from nest_opt import InstanceError, Problem, solve
@@ -33,12 +34,13 @@ def compared(seed: int) -> Comparison:
     return compare(random_schedule_data(seed))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", thinned(SEEDS))
 def test_schedules_agree(seed: int) -> None:
     """Value and plan of the search are those of brute force; evaluator and oracle agree."""
     assert compared(seed).difference is None
 
 
+@of_all_seeds
 def test_every_schedule_is_best_somewhere() -> None:
     """Each schedule wins under each objective, and against others too."""
     best: Counter[tuple[str, str]] = Counter()
@@ -56,6 +58,7 @@ def test_every_schedule_is_best_somewhere() -> None:
         assert against[name] > 0, name
 
 
+@of_all_seeds
 def test_constraints_meet_interleaved_chunks() -> None:
     """Among the best plans are interleaved ones under every constraint on stages and hops."""
     met = Counter(
@@ -69,7 +72,7 @@ def test_constraints_meet_interleaved_chunks() -> None:
     assert met["hop-latency"] > 0
 
 
-@pytest.mark.parametrize("seed", range(71_000, 71_060))
+@pytest.mark.parametrize("seed", thinned(range(71_000, 71_060)))
 def test_rankings_agree(seed: int) -> None:
     """The best cells are those of brute force, dominated schedules among them."""
     problem = build(Problem, random_schedule_data(seed), "problem")
@@ -91,7 +94,7 @@ def refinements(source: DefaultSource, group: Group) -> list[list[Group]]:
     return steps
 
 
-@pytest.mark.parametrize("seed", range(72_000, 72_080))
+@pytest.mark.parametrize("seed", thinned(range(72_000, 72_080)))
 def test_bounds_are_bounds(seed: int) -> None:
     """Every bound of a group, from the closed form to the interval DP, is at most its best plan.
 
@@ -159,7 +162,7 @@ def test_the_memory_that_is_missing_is_the_least(name: str) -> None:
     assert solve(with_memory(needed - 1)).status == "infeasible"
 
 
-@pytest.mark.parametrize("seed", range(73_000, 73_100))
+@pytest.mark.parametrize("seed", thinned(range(73_000, 73_100)))
 def test_what_does_not_fit_is_told(seed: int) -> None:
     """Random problems get a plan with just the memory named, and conflicts that hold."""
     data = random_schedule_data(seed)

@@ -12,6 +12,7 @@ from milp_instances import whole_number_data
 from random_instances import random_data, random_problem, random_staged_data
 from random_placements import random_placement
 from samples import layer_type, sample
+from seeds import enough, thinned
 
 from nest_opt import InstanceError, Problem, solve
 from nest_opt.cost.build import build_cost_table
@@ -36,7 +37,7 @@ OFFERING_SEEDS = range(2, 420, 7)
 MOST_PLACEMENTS = 120
 
 
-@pytest.mark.parametrize("seed", TELLING_SEEDS)
+@pytest.mark.parametrize("seed", thinned(TELLING_SEEDS))
 def test_dynamic_program_equals_brute_force(seed: int) -> None:
     """Value and whole placement are those of brute force, the oracle agrees, and modes differ."""
     comparison = compare(random_data(seed))
@@ -47,7 +48,7 @@ def test_dynamic_program_equals_brute_force(seed: int) -> None:
     assert len(modes) > 1
 
 
-@pytest.mark.parametrize("seed", STAGED_SEEDS)
+@pytest.mark.parametrize("seed", thinned(STAGED_SEEDS))
 def test_staged_dynamic_program_equals_brute_force(seed: int) -> None:
     """So it is where tp or sp may differ by stage."""
     comparison = compare(random_staged_data(seed))
@@ -74,14 +75,14 @@ def test_every_fixed_placement_is_judged_and_valued_alike() -> None:
             fixed = compare_fixed(problem, cells)
             assert fixed.difference is None, f"seed {seed}"
             count, illegal = count + fixed.placements, illegal + fixed.illegal
-    assert count > 200
+    assert count >= 201
     assert 0.2 < illegal / count < 0.8
 
 
 def test_time_never_falls_from_mode_to_mode() -> None:
     """F of any stage under none is at most that under selective, and that at most full's."""
     compared = strict = 0
-    for seed in OFFERING_SEEDS:
+    for seed in thinned(OFFERING_SEEDS):
         problem, rng = random_problem(seed), random.Random(seed)
         placement = random_placement(rng, problem)
         if placement is None:
@@ -94,8 +95,8 @@ def test_time_never_falls_from_mode_to_mode() -> None:
             assert times == sorted(times)
             compared += len(modes) == 3
             strict += len(set(times)) == 3
-    assert compared > 50
-    assert strict > 20
+    assert compared >= enough(51)
+    assert strict >= enough(21)
 
 
 # By hand: two layers of 10 s forward and 20 s backward on two devices with links that take no time.

@@ -10,6 +10,7 @@ import pytest
 from agreement import Comparison, compare
 from milp_agreement import program_difference, programs_know
 from plan_features import meetings, plan_features, possible_meetings, space_features
+from seeds import of_all_seeds
 from whole_space import whole_space_data
 
 from nest_opt import InstanceError
@@ -114,6 +115,7 @@ def test_the_program_equals_brute_force(seed: int) -> None:
     assert program_difference(problem, compared(seed).brute) is None
 
 
+@of_all_seeds
 def test_every_feature_is_in_some_best_plan() -> None:
     """Every degree, schedule, level and mode is best somewhere, and every constraint decides."""
     seen = Counter(name for seed in SEEDS for name in features(seed))
