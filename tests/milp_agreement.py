@@ -17,6 +17,7 @@ from nest_opt.milp.exact import exact
 from nest_opt.milp.index_sets import chunks_of
 from nest_opt.milp.result import ExactSearch
 from nest_opt.milp.units import units
+from nest_opt.network import build_network
 from nest_opt.plan import Placement
 from nest_opt.plan.check import check, check_form
 from nest_opt.plan.evaluate import Costs, evaluate
@@ -176,10 +177,11 @@ def compare_optimum(problem: Problem) -> OptimumComparison | None:
 def programs_know(problem: Problem) -> bool:
     """Whether there are programs for a problem.
 
-    Where stages choose, ZeRO is 1 at the most, and one port leaves each group.
+    Where stages choose, ZeRO is 1 at the most, and it makes no difference how many ports leave a
+    group.
     """
     return not problem.search.per_stage or (
-        getattr(problem.cluster.network, "collectives", "flat") == "flat"
+        build_network(problem.cluster).spreads.is_flat
         and all(max(zero.dense, zero.expert, zero.instances) <= 1 for zero in problem.zeros)
     )
 

@@ -833,7 +833,7 @@ def test_files_are_written_whole_or_not_at_all(
     write_text(path, "old")
     assert path.stat().st_mode & 0o777 == 0o666 & ~current_mask()
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
@@ -865,7 +865,7 @@ def test_output_through_a_link_and_to_a_pipe(problem_path: Path, tmp_path: Path)
 def test_a_defect_exits_with_3(problem_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A contradiction inside the package is reported as such, without a traceback."""
 
-    def contradict(*_: object) -> None:
+    def contradict(*_: object, **__: object) -> None:
         raise ConsistencyError("7 is not 8")
 
     monkeypatch.setattr(api, "solve_pipeline", contradict)
@@ -880,7 +880,7 @@ def test_other_exceptions_are_not_hidden(
 ) -> None:
     """What nobody expected is shown in full, never turned into a wrong input."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(api, "solve_pipeline", fail)

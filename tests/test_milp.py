@@ -126,7 +126,7 @@ def test_a_start_does_not_mislead(seed: int) -> None:
 
 def small_cells(pitch: list[str] | None = None) -> Iterator[tuple[int, Problem]]:
     """Yield random problems with legal degrees, perhaps with only one sort of pitch."""
-    for seed in thinned(range(60)):
+    for seed in range(60):
         data = random_data(seed)
         if pitch:
             data["search"]["pitch"] = pitch
@@ -339,7 +339,8 @@ def test_no_family_is_without_a_golden_file() -> None:
 def test_families_carry_their_equations() -> None:
     """Each family's docstring names the equation that the page's table places there."""
     rows = re.findall(r"^\| \((\d+)\) .*`(nest_opt\.milp\.[\w.]+)` \|$", PAGE.read_text(), re.M)
-    placed = {name: number for number, name in rows if int(number) >= 23}
+    # A family may serve equations of pages further down as well: its first is its name.
+    placed = {name: number for number, name in reversed(rows) if int(number) >= 23}
     programs = FAMILIES, FREE_FAMILIES, PATH_FAMILIES
     constraints = CONSTRAINT_FAMILIES, FREE_CONSTRAINT_FAMILIES
     for function in {f for group in (*programs, *constraints) for f in group.values()}:
