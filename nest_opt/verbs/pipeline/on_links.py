@@ -30,8 +30,8 @@ from nest_opt.verbs.result import Progress
 RankBy = Literal["levels", "links"]
 
 # Plans of each set of levels: timing one takes about as long as it has devices.
-MOST_PLANS, LEAST_PLANS = 16, 2
-_PLAN_DEVICES = 2**15
+MOST_PLANS, LEAST_PLANS = 16, 3
+_PLAN_DEVICES = 2**14
 # Levels for any traffic take longer to derive than all else on more devices.
 MOST_DEVICES_ANY = 128
 # Of a hierarchy's own levels, which are those for any traffic.
