@@ -6,11 +6,10 @@
 Llama-3-70B with a global batch of 2,048 sequences on each.
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
+from paper_instances import instance_command
 
 from nest_opt.models.request import Request, derive_problem
 from nest_opt.problem.files import to_json_text
@@ -34,20 +33,5 @@ def instances() -> Iterator[tuple[Path, str]]:
         yield FOLDER / f"{name}.json", to_json_text(derive_problem(request).problem)
 
 
-@click.command()
-@click.option("--write", "write", flag_value=True, help="Write the files.")
-@click.option("--check", "write", flag_value=False, default=False, help="Compare the files.")
-def main(write: bool) -> None:
-    """Write or check all instances."""
-    different = []
-    for path, text in instances():
-        if write:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            different.append(path.name)
-    if different:
-        sys.exit(f"{len(different)} files differ from what the program derives: {different[0]} ...")
-
-
 if __name__ == "__main__":
-    main()
+    instance_command(instances)()

@@ -9,7 +9,7 @@ those of the artifact's inputs.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -47,20 +47,27 @@ def instances() -> Iterator[tuple[Path, str]]:
                 yield path, to_json_text(derive_problem(request).problem)
 
 
-@click.command()
-@click.option("--write", "write", flag_value=True, help="Write the files.")
-@click.option("--check", "write", flag_value=False, default=False, help="Compare the files.")
-def main(write: bool) -> None:
-    """Write or check all instances."""
-    different = []
-    for path, text in instances():
-        if write:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            different.append(path.name)
-    if different:
-        sys.exit(f"{len(different)} files differ from what the program derives: {different[0]} ...")
+def instance_command(instances: Callable[[], Iterator[tuple[Path, str]]]) -> click.Command:
+    """Return the command that writes or checks files, given by their paths and texts."""
+
+    @click.command()
+    @click.option("--write", "write", flag_value=True, help="Write the files.")
+    @click.option("--check", "write", flag_value=False, default=False, help="Compare the files.")
+    def main(write: bool) -> None:
+        """Write or check all instances."""
+        different = []
+        for path, text in instances():
+            if write:
+                path.write_text(text)
+            elif not path.exists() or path.read_text() != text:
+                different.append(path.name)
+        if different:
+            sys.exit(
+                f"{len(different)} files differ from what the program derives: {different[0]} ..."
+            )
+
+    return main
 
 
 if __name__ == "__main__":
-    main()
+    instance_command(instances)()

@@ -8,7 +8,7 @@ import click
 
 from nest_opt.cli.exact_command import family_option
 from nest_opt.cli.export_ranks_command import export_ranks_command
-from nest_opt.cli.group import ChoiceGroup, json_option
+from nest_opt.cli.group import FormatGroup, json_option
 from nest_opt.cli.problem_source import check_source, problem_options, read_source
 from nest_opt.cli.registering import register_option
 from nest_opt.cli.request_options import Asked
@@ -25,13 +25,9 @@ _SUMMARIES: dict[Literal["lp", "mps"], str] = {
 }
 
 
-class _FormatGroup(ChoiceGroup):
-    noun = "format"
-
-
 @click.group(
     "export",
-    cls=_FormatGroup,
+    cls=FormatGroup,
     invoke_without_command=True,
     subcommand_metavar="FORMAT [PROBLEM|PLAN] [OPTIONS]",
 )

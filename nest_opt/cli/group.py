@@ -37,6 +37,12 @@ class ChoiceGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+class FormatGroup(ChoiceGroup):
+    """A group whose choices are formats of files."""
+
+    noun = "format"
+
+
 class CommandLine(ChoiceGroup):
     """The group of all commands, which return their exit codes."""
 

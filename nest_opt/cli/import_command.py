@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nest_opt.cli.group import ChoiceGroup, json_option
+from nest_opt.cli.group import FormatGroup, json_option
 from nest_opt.cli.hf_config_command import hf_config_command
 from nest_opt.cli.import_formats import FORMATS, ImportFormat
 from nest_opt.cli.import_nccl_command import import_nccl_command
@@ -16,13 +16,9 @@ if TYPE_CHECKING:
     from nest_opt.problem.base import Frozen
 
 
-class _FormatGroup(ChoiceGroup):
-    noun = "format"
-
-
 @click.group(
     "import",
-    cls=_FormatGroup,
+    cls=FormatGroup,
     invoke_without_command=True,
     subcommand_metavar="FORMAT FILE [OPTIONS]",
 )

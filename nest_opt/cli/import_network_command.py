@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from nest_opt.cli.amounts import bandwidth, duration, keyed, parsed
-from nest_opt.cli.group import ChoiceGroup, json_option
+from nest_opt.cli.group import FormatGroup, json_option
 from nest_opt.cli.number_types import factor, whole_list
 
 if TYPE_CHECKING:
@@ -25,13 +25,9 @@ SWITCHES = ("node", *(f"switch-{height}" for height in range(1, MOST_HEIGHTS + 1
 LINKS = ("NV", "PIX", "PXB", "PHB", "NODE", "SYS")
 
 
-class _FormatGroup(ChoiceGroup):
-    noun = "format"
-
-
 @click.group(
     "network",
-    cls=_FormatGroup,
+    cls=FormatGroup,
     invoke_without_command=True,
     subcommand_metavar="FORMAT FILE [OPTIONS]",
 )
