@@ -11,7 +11,7 @@ from nest_opt import InstanceError, solve
 from nest_opt.cost.build import build_cost_table
 from nest_opt.models.activations import checkpoint_bytes, stash_bytes, work_bytes
 from nest_opt.models.catalogue import find_model
-from nest_opt.models.collectives import layer_collectives
+from nest_opt.models.collectives import collectives_data, layer_calls
 from nest_opt.models.derive import layer_kinds
 from nest_opt.models.hardware import find_accelerator
 from nest_opt.models.operations import attention_core, layer_work, model_flops
@@ -49,7 +49,7 @@ def share(way: ContextParallel = "ring", length: int = LONG, **degrees: Any) -> 
 
 def calls(name: str, kind: str, rank: Share, group: str) -> list[dict[str, Any]]:
     """Return the collectives of a layer in one kind of group."""
-    found = layer_collectives(model(name), rank, kind, H100)
+    found = collectives_data(layer_calls(model(name), rank, kind), H100, Fraction(0))
     return [call for call in found if call["group"] == group]
 
 
@@ -169,7 +169,7 @@ def test_a_ring_passes_what_an_all_gather_gathers() -> None:
     for phase, core in zip((FORWARD, BACKWARD), attention_core(model(LLAMA), rank), strict=True):
         (call,) = (c for c in ring if c["phase"] == phase)
         assert call["bytes"] == sum(c["bytes"] for c in gathered if c["phase"] == phase)
-        whole = Fraction(str(busy_s([core], H100)))
+        whole = busy_s([core], H100)
         assert abs(Fraction(str(call["hidden_s"])) - whole * Fraction(7, 8)) <= Fraction(1, 10**12)
 
 

@@ -43,7 +43,11 @@ class Accelerator:
     matmul_efficiency
         Attained share of `matmul_16bit_flops` on large matrix products by themselves.
     product_share
-        Attained share of `matmul_16bit_flops` by the matrix products of training runs.
+        Attained share of `matmul_16bit_flops` by the matrix products of training runs that fill
+        their waves of tiles.
+    multiprocessors
+        Tiles of a matrix product that are computed at once: see `tiles`. None where products
+        are taken to fill the accelerator.
     attention_flops
         Attained FLOP/s of fused attention kernels, forward and backward.
     memory_efficiency
@@ -83,6 +87,7 @@ class Accelerator:
     call_s: Figure
     batch_s: Figure
     fast_link_efficiency: Figure
+    multiprocessors: Figure | None = None
     note: str = ""
 
     @property

@@ -255,7 +255,12 @@ _AWS_P4D = ClusterTemplate(
 
 
 def _a100_nodes(
-    name: str, aliases: tuple[str, ...], summary: str, bandwidth: int, source: str
+    name: str,
+    aliases: tuple[str, ...],
+    summary: str,
+    bandwidth: int,
+    source: str,
+    efficiency: Figure = _IB_EFFICIENCY,
 ) -> ClusterTemplate:
     """Return nodes of 8 A100 that have fewer ports than GPUs."""
     return ClusterTemplate(
@@ -264,7 +269,10 @@ def _a100_nodes(
         summary=summary,
         accelerator="a100-80",
         unit=Figure(8, source),
-        levels=(_node(8, source), _network("fabric", Figure(bandwidth, source))),
+        levels=(
+            _node(8, source),
+            _network("fabric", Figure(bandwidth, source), efficiency=efficiency),
+        ),
     )
 
 
@@ -281,6 +289,12 @@ _JEAN_ZAY = _a100_nodes(
     "8 A100 a node, four 100 Gb/s Omni-Path ports a node, as BLOOM was trained on.",
     6_250_000_000,
     "BigScience, tr11-176B-ml chronicles: 8 A100 and four 100 Gb/s Omni-Path ports a node",
+    efficiency=guessed(
+        Decimal("0.405"),
+        "BigScience measured 40.5 Gb/s of bus bandwidth in an all-reduce over 4 nodes, taken for "
+        "what one communicator gets of one port of 100 Gb/s; BigScience says that NCCL does not "
+        "use the whole of Omni-Path",
+    ),
 )
 _DGX_2 = ClusterTemplate(
     name="v100-dgx2",

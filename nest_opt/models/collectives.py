@@ -3,7 +3,7 @@
 `docs/costs.md` has them in a table with their sources.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -11,7 +11,7 @@ from typing import Any
 
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.operations import ELEMENT_BYTES, Work, attention_core, keys_bytes
-from nest_opt.models.roofline import busy_s
+from nest_opt.models.roofline import busy_s, rounded
 from nest_opt.models.share import Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, MoeSpec, TransformerSpec
 from nest_opt.problem.profile import Group, Operation
@@ -31,10 +31,8 @@ class Call:
     hides: Work | None = None
 
 
-def layer_collectives(
-    spec: ModelSpec, share: Share, kind: str, accelerator: Accelerator
-) -> list[dict[str, Any]]:
-    """Return the collectives of a layer, as data of a problem file.
+def layer_calls(spec: ModelSpec, share: Share, kind: str) -> tuple[Call, ...]:
+    """Return the collectives of a layer.
 
     Parameters
     ----------
@@ -52,10 +50,33 @@ def layer_collectives(
             calls += _context_parallel(spec, share)
         if share.ep > 1 and kind == "experts" and spec.moe:
             calls += _expert_parallel(spec, spec.moe, share)
-    return [_data(call, accelerator) for call in calls]
+    return tuple(calls)
 
 
-def _data(call: Call, accelerator: Accelerator) -> dict[str, Any]:
+def counts_by_phase(calls: Sequence[Call]) -> tuple[int, int]:
+    """Return the number of calls in the forward and in the backward pass."""
+    forward, backward = (
+        sum(call.count for call in calls if call.phase == phase) for phase in BOTH_PHASES
+    )
+    return forward, backward
+
+
+def collectives_data(
+    calls: Sequence[Call], accelerator: Accelerator, idle_s: Fraction
+) -> list[dict[str, Any]]:
+    """Return the collectives of a layer, as data of a problem file.
+
+    Parameters
+    ----------
+    idle_s
+        Time of the layer in which the accelerator waits for the host: the host launches
+        collectives as it does kernels, so that this time hides an equal part of it of each call.
+    """
+    each = idle_s / max(1, sum(counts_by_phase(calls)))
+    return [_data(call, accelerator, each) for call in calls]
+
+
+def _data(call: Call, accelerator: Accelerator, idle_s: Fraction) -> dict[str, Any]:
     data = {
         "operation": call.operation,
         "group": call.group,
@@ -63,8 +84,9 @@ def _data(call: Call, accelerator: Accelerator) -> dict[str, Any]:
         "bytes": ceil(call.size),
         "count": call.count,
     }
-    if call.hides:
-        data["hidden_s"] = busy_s([call.hides], accelerator)
+    hidden = idle_s + busy_s([call.hides] if call.hides else [], accelerator)
+    if hidden:
+        data["hidden_s"] = rounded(hidden)
     return data
 
 

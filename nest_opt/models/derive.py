@@ -20,11 +20,11 @@ from nest_opt.models.activations import (
     stash_bytes,
     work_bytes,
 )
-from nest_opt.models.collectives import layer_collectives
+from nest_opt.models.collectives import collectives_data, counts_by_phase, layer_calls
 from nest_opt.models.memory import PLAIN_MEMORY, MemoryRules
 from nest_opt.models.operations import ELEMENT_BYTES, LayerWork, Work, core_kernels, layer_work
 from nest_opt.models.parameters import parameters_per_rank, tied_parameters_per_rank
-from nest_opt.models.roofline import busy_s, layer_s
+from nest_opt.models.roofline import busy_s, layer_time, rounded
 from nest_opt.models.share import Attention, ContextParallel, Share
 from nest_opt.models.spec import LinearSpec, ModelSpec, TransformerSpec
 from nest_opt.models.weight import Weight
@@ -178,24 +178,22 @@ def _profile(
     stash, kept = stash_bytes(spec, share, kind), checkpoint_bytes(spec, share, kind)
     peak = work_bytes(spec, share, kind)
     fp32 = training.element_bytes == 4
-    collectives = layer_collectives(spec, share, kind, accelerator)
-    calls = [
-        sum(call["count"] for call in collectives if call["phase"] == phase)
-        for phase in ("forward", "backward")
-    ]
-    times = layer_s(work, accelerator, (calls[0], calls[1]), fp32)
+    calls = layer_calls(spec, share, kind)
+    times = layer_time(work, accelerator, counts_by_phase(calls), fp32)
     return {
         "microbatch": microbatch,
         "tp": configuration.tp,
         **({"cp": configuration.cp} if configuration.cp > 1 else {}),
         "ep": configuration.ep,
         "sp": configuration.sp,
-        **dict(zip(("forward_s", "backward_input_s", "backward_weight_s"), times, strict=True)),
+        "forward_s": times.forward_s,
+        "backward_input_s": times.backward_input_s,
+        "backward_weight_s": times.backward_weight_s,
         # A tied head holds a copy of the embedding's weight, on a stage without the embedding.
         "dense_parameters": counts.dense + tied,
         "expert_parameters": counts.expert,
         **({"tied_parameters": tied} if tied else {}),
-        "collectives": collectives,
+        "collectives": collectives_data(calls, accelerator, times.idle),
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},
             **_selective(spec, accelerator, share, kind, work),
@@ -228,7 +226,7 @@ def _selective(
         "selective": {
             "stash_bytes": ceil(kept),
             "work_bytes": ceil(work_bytes(spec, share, kind)) + max(0, ceil(stash) - ceil(kept)),
-            "repeated_forward_s": busy_s(forward, accelerator),
+            "repeated_forward_s": rounded(busy_s(forward, accelerator)),
         }
     }
 

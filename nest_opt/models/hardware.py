@@ -89,12 +89,13 @@ _V100 = Accelerator(
     context_bytes=_LIKE_A100_CONTEXT,
     communicator_bytes=_LIKE_NCCL_BUFFERS,
     matmul_efficiency=guessed(Decimal("0.80"), "between H100's 0.80 and A100's 0.87"),
-    product_share=_like("0.61", "76% of what large products get, as fitted on A100"),
+    product_share=_like("0.67", "84% of what large products get, as fitted on A100"),
     attention_flops=guessed(62 * _TERA, "half of the peak, as on H100"),
-    elementwise_share=_like("0.75", "as fitted on A100"),
+    elementwise_share=_like("0.72", "as fitted on A100"),
     launch_s=_LIKE_A100_LAUNCH,
     call_s=Figure(Decimal("31e-6"), f"{_CALL} of V100"),
     batch_s=_BATCH,
+    multiprocessors=Figure(80, "NVIDIA Tesla V100 white paper"),
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.907"),
@@ -123,15 +124,16 @@ _A100_80 = Accelerator(
     context_bytes=_CUDA_CONTEXT,
     communicator_bytes=_NCCL_BUFFERS,
     matmul_efficiency=Figure(Decimal("0.869"), f"{_STAS_MEASURED}: 271.2 of 312 TFLOP/s"),
-    product_share=Figure(Decimal("0.66"), _FIT_A100),
+    product_share=Figure(Decimal("0.73"), _FIT_A100),
     attention_flops=Figure(
         156 * _TERA,
         "FlashAttention-2, arXiv:2307.08691, abstract: 50 to 73% of the peak on A100; the least",
     ),
-    elementwise_share=Figure(Decimal("0.75"), _FIT_A100),
+    elementwise_share=Figure(Decimal("0.72"), _FIT_A100),
     launch_s=_LAUNCH,
     call_s=Figure(Decimal("53e-6"), f"{_CALL} of A100"),
     batch_s=_BATCH,
+    multiprocessors=Figure(108, "NVIDIA A100 white paper"),
     memory_efficiency=Figure(
         Decimal("0.824"),
         "Azure ND_A100_v4_results.md, BabelStream: 1610 to 1750 of 2039 GB/s, middle",
@@ -185,6 +187,7 @@ _H100 = Accelerator(
     launch_s=_LIKE_A100_LAUNCH,
     call_s=Figure(Decimal("27e-6"), f"{_CALL} of H100"),
     batch_s=_BATCH,
+    multiprocessors=Figure(132, "NVIDIA H100 white paper, SXM5"),
     memory_efficiency=Figure(
         Decimal("0.907"),
         "Azure ND_H100_v5_results.md, BabelStream: 2900 to 3180 of 3350 GB/s, middle",
@@ -248,6 +251,7 @@ _B200 = Accelerator(
     launch_s=_LIKE_A100_LAUNCH,
     call_s=Figure(Decimal("31e-6"), f"{_CALL} of B200"),
     batch_s=_BATCH,
+    multiprocessors=guessed(148, "from memory"),
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.758"), f"{_STAS_NETWORK}: ring all-reduce on 8 GPUs 682 of 900 GB/s"
@@ -369,9 +373,11 @@ _TPU_V4 = Accelerator(
     context_bytes=Figure(_XLA_RESERVED, "XLA reserves 1.25 GiB (erfanzar/EasyDeL issue 166)"),
     communicator_bytes=guessed(0, "XLA places collective buffers among a program's temporaries"),
     matmul_efficiency=_TPU_MATMUL,
-    product_share=_like("0.65", "76% of what large products get, as fitted on A100"),
+    product_share=_like(
+        "0.65", "76% of what large products get, as on A100 with what tiles and waves leave over"
+    ),
     attention_flops=guessed(137 * _TERA, "half of the peak, as on H100"),
-    elementwise_share=_like("0.75", "as fitted on A100"),
+    elementwise_share=_like("0.72", "as fitted on A100"),
     launch_s=guessed(Decimal("1e-6"), "next to nothing: XLA compiles a step into one program"),
     call_s=guessed(Decimal("1e-6"), "next to nothing: XLA compiles a step into one program"),
     batch_s=_BATCH,
@@ -450,9 +456,11 @@ _TRAINIUM2 = Accelerator(
     matmul_efficiency=guessed(
         Decimal("0.75"), "the lower end of what NVIDIA's accelerators attain (0.74 to 0.87)"
     ),
-    product_share=_like("0.57", "76% of what large products get, as fitted on A100"),
+    product_share=_like(
+        "0.57", "76% of what large products get, as on A100 with what tiles and waves leave over"
+    ),
     attention_flops=guessed(330 * _TERA, "half of the peak, as on H100"),
-    elementwise_share=_like("0.75", "as fitted on A100"),
+    elementwise_share=_like("0.72", "as fitted on A100"),
     launch_s=_LIKE_A100_LAUNCH,
     call_s=guessed(Decimal("53e-6"), "as on A100"),
     batch_s=_BATCH,

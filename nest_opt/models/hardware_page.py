@@ -21,6 +21,7 @@ _UNITS = {
     "call_s": ("us", Decimal("1e-6")),
     "launch_s": ("us", Decimal("1e-6")),
     "batch_s": ("ms", Decimal("1e-3")),
+    "multiprocessors": ("", Decimal(1)),
     "unit": ("devices", Decimal(1)),
     "size": ("subgroups", Decimal(1)),
     "oversubscription": ("to 1", Decimal(1)),

@@ -9,7 +9,7 @@ unless said; kernels are taken to be fused as Megatron-Core fuses them.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
+from math import ceil, prod
 from typing import Literal
 
 from nest_opt.models.share import Share
@@ -35,11 +35,14 @@ class Work:
         Read plus written.
     kind
         "product" of matrices, fused "attention", or "elementwise": what each attains differs.
+    output
+        Of products: rows, columns and number of their outputs, which `tiles` cuts up.
     """
 
     flops: Fraction
     moved_bytes: Fraction
     kind: Kernel = "product"
+    output: tuple[int, int, int] | None = None
 
     @classmethod
     def elementwise(cls, moved_bytes: Fraction) -> "Work":
@@ -96,8 +99,12 @@ def _product(spec: ModelSpec, weight: Weight, share: Share) -> tuple[Work, Work,
     activations = ELEMENT_BYTES * rows * (outputs + inputs)
     parameters = Fraction(copies * outputs * inputs)
     element = share.element_bytes if isinstance(spec, LinearSpec) else ELEMENT_BYTES
-    once = Work(flops, activations + element * parameters)
-    return once, once, Work(flops, activations + 8 * parameters)
+    moved, each = activations + element * parameters, ceil(rows / copies)
+    return (
+        Work(flops, moved, output=(each, outputs, copies)),
+        Work(flops, moved, output=(each, inputs, copies)),
+        Work(flops, activations + 8 * parameters, output=(outputs, inputs, copies)),
+    )
 
 
 def _rows(weight: Weight, share: Share) -> Fraction:
@@ -127,7 +134,8 @@ def _stored_core(spec: TransformerSpec, share: Share) -> tuple[tuple[Work, ...],
 
     One product each for scores and output, with scale, mask and softmax fused
     and dropout apart, as Megatron-LM does without flash attention; the
-    backward pass has 4 products. All scores are computed, causal mask or not.
+    backward pass has 4 products, one with the scores' shape, of values, queries
+    and keys one each. All scores are computed, causal mask or not.
     """
     heads = Fraction(spec.heads, share.tp)
     pairs = heads * share.tokens * share.sequence_length
@@ -135,14 +143,21 @@ def _stored_core(spec: TransformerSpec, share: Share) -> tuple[tuple[Work, ...],
     # Queries with as many outputs, and keys with values, apart by their widths.
     width = Fraction(spec.key_dim, spec.key_dim + spec.value_dim)
     tensors = heads_bytes(spec, share, heads) + keys_bytes(spec, share)
-    score = Work(2 * pairs * spec.key_dim, scores + width * tensors)
-    value = Work(2 * pairs * spec.value_dim, scores + (1 - width) * tensors)
+    length, matrices = share.sequence_length, ceil(heads * share.microbatch)
+
+    def product(inner: int, part: Fraction, columns: int) -> Work:
+        moved = scores + part * tensors
+        return Work(2 * pairs * inner, moved, output=(length, columns, matrices))
+
+    key, value = (spec.key_dim, width), (spec.value_dim, 1 - width)
+    score, output = product(*key, length), product(*value, spec.value_dim)
+    to_scores, to_keys = product(*value, length), product(*key, spec.key_dim)
     softmax = (Work.elementwise(2 * scores), Work.elementwise(3 * scores))
     # Read, write, and a mask of 1 byte an element.
     dropout = (Work.elementwise(2 * scores + pairs),) if share.dropout else ()
     return (
-        (score, softmax[0], *dropout, value),
-        (value, value, *dropout, softmax[1], score, score),
+        (score, softmax[0], *dropout, output),
+        (to_scores, output, *dropout, softmax[1], to_keys, to_keys),
     )
 
 

@@ -1,26 +1,47 @@
 """A roofline: the time of kernels on an accelerator."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from nest_opt.errors import InstanceError
 from nest_opt.models.accelerator import Accelerator
 from nest_opt.models.operations import Kernel, LayerWork, Work
+from nest_opt.models.tiles import stretch
 from nest_opt.problem.base import json_number
 
 PS_PER_S = 10**12
 
 
-def layer_s(
+@dataclass(frozen=True)
+class LayerTime:
+    """The time of a layer and microbatch, without what collectives take for their bytes and steps.
+
+    Attributes
+    ----------
+    forward_s, backward_input_s, backward_weight_s
+        Of the passes, in seconds.
+    idle
+        Part of them, in seconds, in which the accelerator waits for the host's launches.
+    """
+
+    forward_s: int | float | str
+    backward_input_s: int | float | str
+    backward_weight_s: int | float | str
+    idle: Fraction
+
+
+def layer_time(
     work: LayerWork, accelerator: Accelerator, calls: tuple[int, int], fp32: bool = False
-) -> tuple[int | float | str, ...]:
-    """Return a layer's forward, input gradient and weight gradient times in seconds.
+) -> LayerTime:
+    """Return the time of a layer.
 
     Each kernel takes the longer of its FLOPs and its bytes at what its kind
     attains, and each call of a collective what it takes whatever its bytes and
     ranks. The host launches kernels ahead of the accelerator: where a layer's
-    launches, both passes together, take longer than its kernels, they are its time.
+    launches, both passes together, take longer than its kernels, they are its
+    time, and what they take longer is idle.
 
     Parameters
     ----------
@@ -35,31 +56,39 @@ def layer_s(
     passes = (work.forward, work.backward_input, work.backward_weight)
     called = Fraction(accelerator.call_s.value)
     busy = [
-        _busy_s(works, accelerator, fp32) + count * called
+        busy_s(works, accelerator, fp32) + count * called
         for works, count in zip(passes, (*calls, 0), strict=True)
     ]
     launched = [len(works) * Fraction(accelerator.launch_s.value) for works in passes]
-    return tuple(map(_rounded, launched if sum(launched) > sum(busy) else busy))
+    idle = max(Fraction(0), sum(launched, Fraction(0)) - sum(busy))
+    forward, backward_input, backward_weight = map(rounded, launched if idle else busy)
+    return LayerTime(forward, backward_input, backward_weight, idle)
 
 
-def busy_s(works: Sequence[Work], accelerator: Accelerator) -> int | float | str:
-    """Return the time that kernels keep the accelerator busy, in seconds."""
-    return _rounded(_busy_s(works, accelerator, fp32=False))
-
-
-def _rounded(seconds: Fraction) -> int | float | str:
+def rounded(seconds: Fraction) -> int | float | str:
     """Return seconds rounded half up to picoseconds."""
     picoseconds = (2 * seconds * PS_PER_S + 1) // 2
     return json_number(Decimal(picoseconds) / PS_PER_S)
 
 
-def _busy_s(works: Sequence[Work], accelerator: Accelerator, fp32: bool) -> Fraction:
+def busy_s(works: Sequence[Work], accelerator: Accelerator, fp32: bool = False) -> Fraction:
+    """Return the time that kernels keep the accelerator busy, in exact seconds."""
     speeds = _speeds(accelerator, fp32)
-    return sum((_kernel_s(work, *speeds[work.kind]) for work in works), Fraction(0))
+    parts = accelerator.multiprocessors
+    # Tiles are those of the matrix units.
+    multiprocessors = int(parts.value) if parts and not fp32 else 0
+    return sum(
+        (_kernel_s(work, *speeds[work.kind], multiprocessors) for work in works), Fraction(0)
+    )
 
 
-def _kernel_s(work: Work, flops_per_s: Fraction, bytes_per_s: Fraction) -> Fraction:
-    return max(work.flops / flops_per_s, work.moved_bytes / bytes_per_s)
+def _kernel_s(
+    work: Work, flops_per_s: Fraction, bytes_per_s: Fraction, multiprocessors: int
+) -> Fraction:
+    flops = work.flops
+    if work.output and multiprocessors:
+        flops *= stretch(*work.output, multiprocessors)
+    return max(flops / flops_per_s, work.moved_bytes / bytes_per_s)
 
 
 def _speeds(accelerator: Accelerator, fp32: bool) -> dict[Kernel, tuple[Fraction, Fraction]]:
