@@ -11,13 +11,14 @@ catalogue has them. Some ten minutes.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, cycle
 from math import log
 from pathlib import Path
 from statistics import mean, median
+from typing import TYPE_CHECKING
 
 import click
-from plotting import new_figure, save_figure, save_rows
+from plotting import new_figures, save_figure, save_rows
 from published_runs import (
     PublishedRun,
     facts,
@@ -30,6 +31,9 @@ from published_runs import (
 from nest_opt.models.hardware import find_accelerator
 from nest_opt.prediction.fit import Fit, Fitting, Measured, share_limits
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "fidelity.md"
 FIGURES = ROOT / "docs" / "figures"
@@ -38,8 +42,13 @@ MARKERS = "<!-- {} -->\n", "<!-- {} end -->\n"
 FITTED = {"A100": "a100-80", "H100": "h100"}
 TARGET_MEDIAN, TARGET_P90 = 0.10, 0.30
 WORST = 10
+# Of the groups of a figure.
+MARKS = "os^vD<>P*Xhp"
 # Distinct configurations that a sweep needs, and how near the best its first choice has to be.
 LEAST_SWEEP, NEAR_BEST = 5, 1.05
+ONE_NODE = "vTrain, one node"
+# Rows for a line and one beside it.
+LEAST_LINE = 3
 # Why rows are off, as far as is known, by the beginnings of their ids.
 _TP_16 = (
     "tensor parallelism over two nodes: its collectives are charged one port a node, since ports "
@@ -141,14 +150,15 @@ class Sweep:
 
     Attributes
     ----------
-    name
-        Source, model and devices.
+    source, name
+        Of the rows, and what they agree in.
     tau
         Kendall's tau of predicted and measured times.
     lost
         Measured time of the configuration that is predicted fastest, over the best, less 1.
     """
 
+    source: str
     name: str
     configurations: int
     tau: float
@@ -170,7 +180,7 @@ def sweeps(predicted: Iterable[Predicted]) -> Iterator[Sweep]:
         if len(pairs) >= LEAST_SWEEP:
             best = min(measured for _, measured in pairs)
             lost = min(pairs)[1] / best - 1
-            yield Sweep(", ".join(key), len(pairs), kendall(pairs), lost)
+            yield Sweep(key[0], ", ".join(key[2:]), len(pairs), kendall(pairs), lost)
 
 
 def kendall(pairs: Sequence[tuple[float, float]]) -> float:
@@ -281,8 +291,8 @@ def reason(row: PublishedRun) -> str:
     return "not known"
 
 
-def ranking_section(found: Sequence[Sweep]) -> Iterator[str]:
-    """Yield the lines of the section on ranking."""
+def ranking_section(found: Sequence[Sweep], alone: Errors) -> Iterator[str]:
+    """Yield the lines of the section on ranking; `alone` are the rows on one node."""
     header = ["sweeps", "number", "median tau", "within 5% of the best", "most lost"]
 
     def row(name: str, of: Sequence[Sweep]) -> tuple[object, ...]:
@@ -292,18 +302,53 @@ def ranking_section(found: Sequence[Sweep]) -> Iterator[str]:
 
     groups: dict[str, list[Sweep]] = defaultdict(list)
     for sweep in found:
-        groups[sweep.name.partition(",")[0]].append(sweep)
+        groups[sweep.source].append(sweep)
+    whole = [sweep for sweep in found if sweep.source != ONE_NODE]
     yield from table(
-        header, [row("all", found), *(row(*group) for group in sorted(groups.items()))]
+        header,
+        [
+            row("all", found),
+            row(f"all but {ONE_NODE}", whole),
+            *(row(*group) for group in sorted(groups.items())),
+        ],
     )
-    several = [sweep for sweep in found if "one node" not in sweep.name]
     yield from table(
         ["sweep", "configurations", "tau", "lost"],
         (
-            (sweep.name, sweep.configurations, f"{sweep.tau:.2f}", percent(sweep.lost))
-            for sweep in sorted(several, key=lambda sweep: sweep.name)
+            (
+                f"{sweep.source}, {sweep.name}",
+                sweep.configurations,
+                f"{sweep.tau:.2f}",
+                percent(sweep.lost),
+            )
+            for sweep in sorted(whole, key=lambda sweep: (sweep.source, sweep.name))
         ),
     )
+    off = off_the_line(item.row for item in alone)
+    yield (
+        f"Of the rows on one node, {len(off)} are predicted by two others that differ from them in "
+        f"global batch alone: off by {100 * median(off):.4f}% in the middle, {100 * max(off):.4f}% "
+        "at most."
+    )
+
+
+def off_the_line(rows: Iterable[PublishedRun]) -> list[float]:
+    """Return how far rows are from the line of two others that differ in global batch alone.
+
+    Relative to their measured times. Of three rows or more that agree in all else, the two
+    with the smallest batches give the line.
+    """
+    groups: dict[object, list[tuple[int, float]]] = defaultdict(list)
+    for row in rows:
+        *same, batch = row.sweep
+        groups[*same, row.configuration].append((int(batch), row.measured_s))
+    found = []
+    for points in groups.values():
+        if len(points) >= LEAST_LINE:
+            (first, low), (second, high), *others = sorted(points)
+            slope = (high - low) / (second - first)
+            found += [abs(low + slope * (at - first) - time) / time for at, time in others]
+    return found
 
 
 def write_section(name: str, lines: Iterable[str]) -> None:
@@ -324,24 +369,31 @@ def write_section(name: str, lines: Iterable[str]) -> None:
     PAGE.write_text(f"{before}{begin}\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
-def draw(rows: Errors) -> None:
-    """Draw predicted against measured time, and write the points."""
-    figure, axes = new_figure(6.0, 5.5)
-    for (family,), own in _grouped(rows, lambda item: (item.row.family,)):
+def _scatter(
+    axes: "Axes", rows: Errors, name_of: Callable[[PublishedRun], str], ends: Sequence[float]
+) -> None:
+    groups = _grouped(rows, lambda item: (name_of(item.row),))
+    for mark, ((name,), own) in zip(cycle(MARKS), groups, strict=False):
         axes.scatter(
             [item.row.measured_s for item in own],
             [item.predicted_s for item in own],
             s=10,
             alpha=0.6,
-            label=family,
+            marker=mark,
+            label=f"{name} ({len(own)})",
         )
-    ends = [min(item.row.measured_s for item in rows), max(item.row.measured_s for item in rows)]
     axes.plot(ends, ends, linewidth=0.8, color="black")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("measured iteration time, s")
-    axes.set_ylabel("predicted without the row's source, s")
-    axes.legend(frameon=False)
+    axes.set(xscale="log", yscale="log", xlabel="measured iteration time, s")
+    axes.legend(frameon=False, fontsize="small")
+
+
+def draw(rows: Errors) -> None:
+    """Draw predicted against measured time, by accelerator and by source, and write the points."""
+    times = [item.row.measured_s for item in rows]
+    figure, (left, right) = new_figures(2, 10.0, 5.0)
+    _scatter(left, rows, lambda row: row.family, (min(times), max(times)))
+    _scatter(right, rows, lambda row: row.source, (min(times), max(times)))
+    left.set_ylabel("predicted without the row's source, s")
     save_figure(figure, FIGURES / "fidelity_time.svg")
     save_rows(
         FIGURES / "fidelity_time.csv",
@@ -386,7 +438,7 @@ def main(write: bool, fit_only: bool) -> None:
     ranked = list(sweeps([*predicted, *alone]))
     sections = {
         "time": list(time_section(predicted, fits, apart, alone)),
-        "ranking": list(ranking_section(ranked)),
+        "ranking": list(ranking_section(ranked, alone)),
     }
     for lines in sections.values():
         print("\n".join(lines))

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 
 def new_figure(width_in: float = 7.0, height_in: float = 4.0) -> tuple["Figure", "Axes"]:
-    """Return an empty figure and its axes, without a window or any global state.
+    """Return an empty figure and its axes: see `new_figures`."""
+    figure, (axes,) = new_figures(1, width_in, height_in)
+    return figure, axes
+
+
+def new_figures(
+    count: int, width_in: float = 7.0, height_in: float = 4.0
+) -> tuple["Figure", tuple["Axes", ...]]:
+    """Return an empty figure and its axes, side by side, without a window or any global state.
 
     Raises
     ------
@@ -32,10 +40,11 @@ def new_figure(width_in: float = 7.0, height_in: float = 4.0) -> tuple["Figure",
         ) from error
     matplotlib.rcParams.update({"svg.hashsalt": "nest_opt", "svg.fonttype": "none"})
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.3, linewidth=0.5)
-    return figure, axes
+    found = tuple(figure.add_subplot(1, count, place + 1) for place in range(count))
+    for axes in found:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.3, linewidth=0.5)
+    return figure, found
 
 
 def save_figure(figure: "Figure", path: Path) -> None:

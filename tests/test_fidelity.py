@@ -296,3 +296,30 @@ def test_a_sample_of_all_published_runs(shared_data: Path) -> None:
     found = sorted(abs(predicted_s(row) / row.measured_s - 1) for row in rows[::15])
     assert median(found) < 0.10
     assert found[int(0.9 * len(found))] < 0.30
+
+
+def test_first_choices_of_published_sweeps(shared_data: Path) -> None:
+    """Sweeps of whole runs and a quarter of the rest: tau 0.7, 80% of choices within 5%."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from fidelity import Predicted, sweeps
+    from published_runs import predicted_s, published_runs, single_node_runs
+
+    facts = shared_data / "facts"
+    sources = ("BigScience", "Zero Bubble", "vTrain")
+    whole = [row for row in published_runs(facts) if row.source in sources]
+    shapes = ("12x1024x16", "24x2048x16")
+    alone = [row for row in single_node_runs(facts) if row.sweep[4] in shapes]
+    found = list(sweeps(Predicted(row, predicted_s(row)) for row in (*whole, *alone)))
+    assert len(found) == 9 + 24
+    assert median(sweep.tau for sweep in found) >= 0.7
+    assert sum(sweep.lost <= 0.05 for sweep in found) >= 0.8 * len(found)
+
+
+def test_kendall_by_hand() -> None:
+    """Pairs in order less pairs out of order, over all, or over those that differ (tau-b)."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from fidelity import kendall
+
+    assert kendall([(1, 1), (2, 2), (3, 4), (4, 3)]) == pytest.approx(4 / 6)
+    assert kendall([(1, 1), (1, 2), (2, 3)]) == pytest.approx(2 / 6**0.5)
+    assert kendall([(1, 1), (1, 1)]) == 0

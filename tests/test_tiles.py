@@ -17,6 +17,8 @@ A100 = 108
         (256 * A100, 128, 1, Fraction(1)),
         (128, 256 * A100, 1, Fraction(1)),
         (256, 128, A100, Fraction(1)),
+        # The guide's example (section 3.2): 98 tiles of 256 x 128 for 108 multiprocessors.
+        (1792, 1792, 1, Fraction(108, 98)),
         # One smallest tile: 64 * 64 + 48 * 128 multiply-adds, where the largest takes 25 for 16.
         (64, 64, 1, Fraction(10240 * A100 * 16, 25 * 64 * 64)),
         # A head of width 96 in tiles of 128: 4 of 3, 8 * 27 of them are two waves.
