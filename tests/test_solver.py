@@ -11,10 +11,10 @@ import pyomo.environ as pyo
 import pytest
 
 from nest_opt.errors import SolverError
-from nest_opt.solver.highs import HighsSession
+from nest_opt.solver.highs import HighsSession, _dual_bound
 from nest_opt.solver.highs import version as highs_version
 from nest_opt.solver.options import SolverOptions
-from nest_opt.solver.status import SolverProgress
+from nest_opt.solver.status import SolverProgress, Termination
 
 Model = Any
 
@@ -121,6 +121,16 @@ def test_limits_do_not_outlive_their_solve() -> None:
     limited = session.solve(SolverOptions(node_limit=0, settings={"presolve": "off"}), cutoff=3)
     assert limited.termination.reason != "optimal"
     assert session.solve().termination.reason == "optimal"
+
+
+def test_no_bound_is_above_the_cutoff() -> None:
+    """Solutions above a cutoff were not looked for: what is claimed beyond it is not known."""
+    stopped = Termination("no-solution", "time", "kTimeLimit")
+    assert _dual_bound(9.0, stopped, 7.0) == 7.0
+    assert _dual_bound(5.0, stopped, 7.0) == 5.0
+    assert _dual_bound(9.0, stopped, None) == 9.0
+    assert _dual_bound(float("inf"), stopped, 7.0) is None
+    assert _dual_bound(9.0, Termination("nothing-better", None, "kInfeasible"), 7.0) is None
 
 
 def test_bounds_may_change_between_solves() -> None:

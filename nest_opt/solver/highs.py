@@ -253,12 +253,8 @@ class HighsSession:
         if has_solution:
             values = results.solution_loader.get_vars()
             solution = Solution(float(info.objective_function_value), values)
-        bound = results.objective_bound
-        proved = termination.reason not in ("infeasible", "nothing-better")
         report = SolverReport(
-            dual_bound=float(bound)
-            if proved and bound is not None and np.isfinite(bound)
-            else None,
+            dual_bound=_dual_bound(results.objective_bound, termination, cutoff),
             nodes=max(0, int(info.mip_node_count)),
             iterations=max(0, int(info.simplex_iteration_count)),
             handover_s=self._handover_s,
