@@ -242,7 +242,7 @@ def _collective_ps(
 ) -> int:
     """Return the time of a profile's collectives of one group kind and phase.
 
-    Of each call what computation hides is taken off and the rest is rounded
+    Of each call what the profile hides is taken off and the rest is rounded
     by itself; a group of one rank costs nothing.
     """
     ranks = configuration.degree(group)

@@ -289,12 +289,7 @@ _JEAN_ZAY = _a100_nodes(
     "8 A100 a node, four 100 Gb/s Omni-Path ports a node, as BLOOM was trained on.",
     6_250_000_000,
     "BigScience, tr11-176B-ml chronicles: 8 A100 and four 100 Gb/s Omni-Path ports a node",
-    efficiency=guessed(
-        Decimal("0.405"),
-        "BigScience measured 40.5 Gb/s of bus bandwidth in an all-reduce over 4 nodes, taken for "
-        "what one communicator gets of one port of 100 Gb/s; BigScience says that NCCL does not "
-        "use the whole of Omni-Path",
-    ),
+    efficiency=_LIKE_IB,
 )
 _DGX_2 = ClusterTemplate(
     name="v100-dgx2",

@@ -196,7 +196,7 @@ def _profile(
         "collectives": collectives_data(calls, accelerator, times.idle),
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},
-            **_selective(spec, accelerator, share, kind, work),
+            **_selective(spec, accelerator, share, kind, work, times.forward_s),
             "full": {
                 "stash_bytes": ceil(kept),
                 "work_bytes": ceil(peak) + ceil(stash) - ceil(kept),
@@ -206,7 +206,12 @@ def _profile(
 
 
 def _selective(
-    spec: ModelSpec, accelerator: Accelerator, share: Share, kind: str, work: LayerWork
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    share: Share,
+    kind: str,
+    work: LayerWork,
+    forward_s: int | float | str,
 ) -> dict[str, Any]:
     """Return the footprint under selective recomputation, if it gains.
 
@@ -222,11 +227,13 @@ def _selective(
     kept = (products_bytes if products else selective_bytes)(spec, share, kind)
     core, _ = core_kernels(spec, share) if kind in ("block", "experts") else ((), ())
     forward = _repeated_products(work, len(core)) if products and core else core
+    # Where launches are a layer's time, its forward pass may take less than its kernels.
+    repeated_s = min(busy_s(forward, accelerator), Fraction(str(forward_s)))
     return {
         "selective": {
             "stash_bytes": ceil(kept),
             "work_bytes": ceil(work_bytes(spec, share, kind)) + max(0, ceil(stash) - ceil(kept)),
-            "repeated_forward_s": rounded(busy_s(forward, accelerator)),
+            "repeated_forward_s": rounded(repeated_s),
         }
     }
 

@@ -46,8 +46,8 @@ _FIT_A100 = "fitted by benchmarks/fidelity.py --fit to runs on A100 of eight sou
 _FIT_H100 = "fitted by benchmarks/fidelity.py --fit to runs on H100 of five sources"
 _LAUNCH = Figure(
     Decimal("70e-6"),
-    "VIA-Research/vTrain@f8dda8473a data/ground_truth_single.csv: of 70, 77 and 84 us the least "
-    "median error over small models on 2 to 8 A100",
+    "VIA-Research/vTrain@f8dda8473a data/ground_truth_single.csv: of 63, 70, 77 and 84 us the "
+    "least median error over small models on 2 to 8 A100",
 )
 _BATCH = Figure(
     Decimal("0.01"), "as launch_s, of 10 and 20 ms: the runs take 0.1 to 1 s an iteration"
@@ -89,9 +89,9 @@ _V100 = Accelerator(
     context_bytes=_LIKE_A100_CONTEXT,
     communicator_bytes=_LIKE_NCCL_BUFFERS,
     matmul_efficiency=guessed(Decimal("0.80"), "between H100's 0.80 and A100's 0.87"),
-    product_share=_like("0.67", "84% of what large products get, as fitted on A100"),
+    product_share=_like("0.64", "81% of what large products get, as fitted on A100"),
     attention_flops=guessed(62 * _TERA, "half of the peak, as on H100"),
-    elementwise_share=_like("0.72", "as fitted on A100"),
+    elementwise_share=_like("0.81", "as fitted on A100"),
     launch_s=_LIKE_A100_LAUNCH,
     call_s=Figure(Decimal("31e-6"), f"{_CALL} of V100"),
     batch_s=_BATCH,
@@ -124,12 +124,12 @@ _A100_80 = Accelerator(
     context_bytes=_CUDA_CONTEXT,
     communicator_bytes=_NCCL_BUFFERS,
     matmul_efficiency=Figure(Decimal("0.869"), f"{_STAS_MEASURED}: 271.2 of 312 TFLOP/s"),
-    product_share=Figure(Decimal("0.73"), _FIT_A100),
+    product_share=Figure(Decimal("0.70"), _FIT_A100),
     attention_flops=Figure(
         156 * _TERA,
         "FlashAttention-2, arXiv:2307.08691, abstract: 50 to 73% of the peak on A100; the least",
     ),
-    elementwise_share=Figure(Decimal("0.72"), _FIT_A100),
+    elementwise_share=Figure(Decimal("0.81"), _FIT_A100),
     launch_s=_LAUNCH,
     call_s=Figure(Decimal("53e-6"), f"{_CALL} of A100"),
     batch_s=_BATCH,
@@ -251,7 +251,7 @@ _B200 = Accelerator(
     launch_s=_LIKE_A100_LAUNCH,
     call_s=Figure(Decimal("31e-6"), f"{_CALL} of B200"),
     batch_s=_BATCH,
-    multiprocessors=guessed(148, "from memory"),
+    multiprocessors=guessed(148, "two dies of 74, as it is quoted; no source at hand"),
     memory_efficiency=_MEMORY_EFFICIENCY,
     fast_link_efficiency=Figure(
         Decimal("0.758"), f"{_STAS_NETWORK}: ring all-reduce on 8 GPUs 682 of 900 GB/s"
@@ -377,7 +377,7 @@ _TPU_V4 = Accelerator(
         "0.65", "76% of what large products get, as on A100 with what tiles and waves leave over"
     ),
     attention_flops=guessed(137 * _TERA, "half of the peak, as on H100"),
-    elementwise_share=_like("0.72", "as fitted on A100"),
+    elementwise_share=_like("0.81", "as fitted on A100"),
     launch_s=guessed(Decimal("1e-6"), "next to nothing: XLA compiles a step into one program"),
     call_s=guessed(Decimal("1e-6"), "next to nothing: XLA compiles a step into one program"),
     batch_s=_BATCH,
@@ -460,7 +460,7 @@ _TRAINIUM2 = Accelerator(
         "0.57", "76% of what large products get, as on A100 with what tiles and waves leave over"
     ),
     attention_flops=guessed(330 * _TERA, "half of the peak, as on H100"),
-    elementwise_share=_like("0.72", "as fitted on A100"),
+    elementwise_share=_like("0.81", "as fitted on A100"),
     launch_s=_LIKE_A100_LAUNCH,
     call_s=guessed(Decimal("53e-6"), "as on A100"),
     batch_s=_BATCH,

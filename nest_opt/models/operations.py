@@ -90,16 +90,18 @@ def layer_work(spec: ModelSpec, weights: Iterable[Weight], share: Share, kind: s
 def _product(spec: ModelSpec, weight: Weight, share: Share) -> tuple[Work, Work, Work]:
     """Return a matrix product's forward, input gradient and weight gradient.
 
-    Weight gradients are accumulated in 32 bits: read and written.
+    Weight gradients are accumulated in 32 bits: read and written. Copies are one grouped
+    product, with equal parts of the rows, in whole rows.
     """
     outputs, inputs = weight.rank_shape(share.tp)
     copies = weight.rank_copies(share.ep)
-    rows = _rows(weight, share)
+    each = ceil(_rows(weight, share) / copies)
+    rows = Fraction(each * copies)
     flops = 2 * rows * outputs * inputs
     activations = ELEMENT_BYTES * rows * (outputs + inputs)
     parameters = Fraction(copies * outputs * inputs)
     element = share.element_bytes if isinstance(spec, LinearSpec) else ELEMENT_BYTES
-    moved, each = activations + element * parameters, ceil(rows / copies)
+    moved = activations + element * parameters
     return (
         Work(flops, moved, output=(each, outputs, copies)),
         Work(flops, moved, output=(each, inputs, copies)),

@@ -54,9 +54,9 @@ def layer_time(
         If 32-bit products are asked for and their peak is not known.
     """
     passes = (work.forward, work.backward_input, work.backward_weight)
-    called = Fraction(accelerator.call_s.value)
+    called, speeds = Fraction(accelerator.call_s.value), _speeds(accelerator, fp32)
     busy = [
-        busy_s(works, accelerator, fp32) + count * called
+        _busy_s(works, speeds) + count * called
         for works, count in zip(passes, (*calls, 0), strict=True)
     ]
     launched = [len(works) * Fraction(accelerator.launch_s.value) for works in passes]
@@ -65,34 +65,38 @@ def layer_time(
     return LayerTime(forward, backward_input, backward_weight, idle)
 
 
+def busy_s(works: Sequence[Work], accelerator: Accelerator) -> Fraction:
+    """Return the time that kernels keep the accelerator busy, in exact seconds."""
+    return _busy_s(works, _speeds(accelerator, fp32=False))
+
+
 def rounded(seconds: Fraction) -> int | float | str:
     """Return seconds rounded half up to picoseconds."""
     picoseconds = (2 * seconds * PS_PER_S + 1) // 2
     return json_number(Decimal(picoseconds) / PS_PER_S)
 
 
-def busy_s(works: Sequence[Work], accelerator: Accelerator, fp32: bool = False) -> Fraction:
-    """Return the time that kernels keep the accelerator busy, in exact seconds."""
-    speeds = _speeds(accelerator, fp32)
-    parts = accelerator.multiprocessors
-    # Tiles are those of the matrix units.
-    multiprocessors = int(parts.value) if parts and not fp32 else 0
-    return sum(
-        (_kernel_s(work, *speeds[work.kind], multiprocessors) for work in works), Fraction(0)
-    )
+@dataclass(frozen=True)
+class _Speeds:
+    """Attained FLOP/s and bytes/s of each kind of kernel, and tiles computed at once, 0 for any."""
+
+    of_kind: dict[Kernel, tuple[Fraction, Fraction]]
+    multiprocessors: int
 
 
-def _kernel_s(
-    work: Work, flops_per_s: Fraction, bytes_per_s: Fraction, multiprocessors: int
-) -> Fraction:
-    flops = work.flops
-    if work.output and multiprocessors:
-        flops *= stretch(*work.output, multiprocessors)
-    return max(flops / flops_per_s, work.moved_bytes / bytes_per_s)
+def _busy_s(works: Sequence[Work], speeds: _Speeds) -> Fraction:
+    return sum((_kernel_s(work, speeds) for work in works), Fraction(0))
 
 
-def _speeds(accelerator: Accelerator, fp32: bool) -> dict[Kernel, tuple[Fraction, Fraction]]:
-    """Return attained FLOP/s and bytes/s of each kind of kernel."""
+def _kernel_s(work: Work, speeds: _Speeds) -> Fraction:
+    flops_per_s, bytes_per_s = speeds.of_kind[work.kind]
+    computed = work.flops / flops_per_s
+    if work.output and speeds.multiprocessors:
+        computed *= stretch(*work.output, speeds.multiprocessors)
+    return max(computed, work.moved_bytes / bytes_per_s)
+
+
+def _speeds(accelerator: Accelerator, fp32: bool) -> _Speeds:
     peak = accelerator.vector_fp32_flops if fp32 else accelerator.matmul_16bit_flops
     if peak is None:
         raise InstanceError(
@@ -103,8 +107,13 @@ def _speeds(accelerator: Accelerator, fp32: bool) -> dict[Kernel, tuple[Fraction
     bandwidth = Fraction(accelerator.memory_bandwidth_bytes_per_s.value)
     large = bandwidth * Fraction(accelerator.memory_efficiency.value)
     elementwise = bandwidth * Fraction(accelerator.elementwise_share.value)
-    return {
-        "product": (product, large),
-        "attention": (Fraction(accelerator.attention_flops.value), large),
-        "elementwise": (product, elementwise),
-    }
+    # Tiles are those of the matrix units.
+    parts = None if fp32 else accelerator.multiprocessors
+    return _Speeds(
+        {
+            "product": (product, large),
+            "attention": (Fraction(accelerator.attention_flops.value), large),
+            "elementwise": (product, elementwise),
+        },
+        int(parts.value) if parts else 0,
+    )

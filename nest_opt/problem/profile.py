@@ -54,8 +54,8 @@ class Collective(Frozen):
     """`count` calls of one collective in one phase of a layer, per microbatch.
 
     `bytes` is the full buffer, before it is split over the ranks. `hidden_s`
-    are the seconds of each call that computation hides: only what exceeds them
-    is charged.
+    are the seconds of each call that computation, or waiting for the host, hides:
+    only what exceeds them is charged.
     """
 
     operation: Operation
