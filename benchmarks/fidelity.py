@@ -68,7 +68,7 @@ REASONS = {
     **dict.fromkeys(["mosaic-L84", "mosaic-L85"], _RING),
     **dict.fromkeys(["mosaic-L145", "mosaic-L148", "mosaic-L149"], _UNFUSED),
     **dict.fromkeys(["bloom-582", "bloom-740", "bloom-833", "bloom-838"], _HEADS),
-    "bloom-791": "one sequence a microbatch: products fill their last wave badly (BigScience)",
+    "bloom-791": "two stages: the sync of 24 replicas took longer than the ports say (BigScience)",
     **dict.fromkeys(["dgxc-Llama4", "dgxc-Grok"], _EXPERTS),
 }
 
