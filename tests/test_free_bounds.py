@@ -153,7 +153,7 @@ def test_a_free_plan_is_at_the_bound_and_the_same_stages_in_order_are_above() ->
     ends = (1, 2, 4, 6, 8, 10, 12, 14, 15, 16, 18, 20, 22, 24, 25, 26)
     placement = Placement(2, (k,) * 16, 64, "listed", 0, ends, ("none",) * 16, ListedMap(devices))
     assert check(costs, placement) == []
-    assert evaluate(costs, placement).value_ps == bound == 191_493_349_347
+    assert evaluate(costs, placement).value_ps == bound == 191_542_095_441
     aligned = replace(placement, order="pp-inner", pitch=16, devices=None)
     assert check(costs, aligned) == []
     assert evaluate(costs, aligned).value_ps > bound
