@@ -193,7 +193,7 @@ def _profile(
         "dense_parameters": counts.dense + tied,
         "expert_parameters": counts.expert,
         **({"tied_parameters": tied} if tied else {}),
-        "collectives": collectives_data(calls, accelerator, times.idle),
+        "collectives": collectives_data(calls, accelerator, times.idle_s),
         "recompute": {
             "none": {"stash_bytes": ceil(stash), "work_bytes": ceil(peak)},
             **_selective(spec, accelerator, share, kind, work, times.forward_s),

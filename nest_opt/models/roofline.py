@@ -22,14 +22,14 @@ class LayerTime:
     ----------
     forward_s, backward_input_s, backward_weight_s
         Of the passes, in seconds.
-    idle
+    idle_s
         Part of them, in seconds, in which the accelerator waits for the host's launches.
     """
 
     forward_s: int | float | str
     backward_input_s: int | float | str
     backward_weight_s: int | float | str
-    idle: Fraction
+    idle_s: Fraction
 
 
 def layer_time(
