@@ -13,6 +13,10 @@ from nest_opt.models.share import Attention
 from nest_opt.models.spec import TransformerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from fidelity import Predicted, kendall, sweeps  # noqa: E402
+from published_runs import predicted_s, published_runs, single_node_runs  # noqa: E402
 
 
 def gpt_model(
@@ -284,9 +288,6 @@ def test_cited_runs_are_near_in_the_middle(errors: list[float]) -> None:
 
 def test_a_sample_of_all_published_runs(shared_data: Path) -> None:
     """Every fifteenth row on A100 and H100: median error within 10%, nine in ten within 30%."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    from published_runs import predicted_s, published_runs
-
     rows = [
         row
         for row in published_runs(shared_data / "facts")
@@ -300,10 +301,6 @@ def test_a_sample_of_all_published_runs(shared_data: Path) -> None:
 
 def test_first_choices_of_published_sweeps(shared_data: Path) -> None:
     """Sweeps of whole runs and a quarter of the rest: tau 0.7, 80% of choices within 5%."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    from fidelity import Predicted, sweeps
-    from published_runs import predicted_s, published_runs, single_node_runs
-
     facts = shared_data / "facts"
     sources = ("BigScience", "Zero Bubble", "vTrain")
     whole = [row for row in published_runs(facts) if row.source in sources]
@@ -317,9 +314,6 @@ def test_first_choices_of_published_sweeps(shared_data: Path) -> None:
 
 def test_kendall_by_hand() -> None:
     """Pairs in order less pairs out of order, over all, or over those that differ (tau-b)."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    from fidelity import kendall
-
     assert kendall([(1, 1), (2, 2), (3, 4), (4, 3)]) == pytest.approx(4 / 6)
     assert kendall([(1, 1), (1, 2), (2, 3)]) == pytest.approx(2 / 6**0.5)
     assert kendall([(1, 1), (1, 1)]) == 0

@@ -60,15 +60,22 @@ def test_a_larger_product_is_not_faster() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt3-175b", "llama-3-70b", "bert-large", "mixtral-8x7b", "deepseek-v3"]
+    ("name", "ep"),
+    [
+        ("gpt3-175b", 1),
+        ("llama-3-70b", 1),
+        ("bert-large", 1),
+        ("mixtral-8x7b", 1),
+        ("mixtral-8x7b", 2),
+        ("deepseek-v3", 1),
+        ("deepseek-v3", 2),
+    ],
 )
-@pytest.mark.parametrize(("tp", "ep"), [(1, 1), (4, 1), (2, 2)])
-def test_outputs_of_products(name: str, tp: int, ep: int) -> None:
+@pytest.mark.parametrize("tp", [1, 4])
+def test_outputs_of_products(name: str, ep: int, tp: int) -> None:
     """Each of a weight's three products has the inner length that another has as its columns."""
     spec = find_model(name)
     assert isinstance(spec, TransformerSpec)
-    if ep > 1 and not spec.moe:
-        return
     share = Share(microbatch=2, sequence_length=512, configuration=Configuration(tp, 1, ep))
     kind = "experts" if spec.moe else "block"
     weights = block_weights(spec, spec.layers - 1)
